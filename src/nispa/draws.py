@@ -1,0 +1,17 @@
+"""Where every random number comes from.
+
+Each draw has an address (seed, purpose, task, phase, epoch) and a generator of its own. So nothing
+random has to be stored in a checkpoint, and a run that is killed and resumed draws the same numbers.
+docs/algorithm.md lists the order of the draws at each address.
+"""
+
+import numpy as np
+
+INIT, BATCHES, REWIRE, REINIT, SPLIT, OUTPUTS, MEMORY, AUGMENT = range(8)
+
+
+def generator(
+    seed: int, purpose: int, task: int = 0, phase: int = 0, epoch: int = 0
+) -> np.random.Generator:
+    """The generator at one address (task and epoch count from 0, phase from 1)."""
+    return np.random.default_rng([seed, purpose, task, phase, epoch])
