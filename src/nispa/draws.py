@@ -10,8 +10,6 @@ import numpy as np
 INIT, BATCHES, REWIRE, REINIT, SPLIT, OUTPUTS, MEMORY, AUGMENT = range(8)
 
 
-def generator(
-    seed: int, purpose: int, task: int = 0, phase: int = 0, epoch: int = 0
-) -> np.random.Generator:
+def generator(seed: int, purpose: int, task: int = 0, phase: int = 0, epoch: int = 0) -> np.random.Generator:
     """The generator at one address (task and epoch count from 0, phase from 1)."""
     return np.random.default_rng([seed, purpose, task, phase, epoch])

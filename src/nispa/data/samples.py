@@ -53,7 +53,7 @@ class Samples:
 
     def batches(self, size: int) -> Iterator[Batch]:
         """All samples in order."""
-        for rows in torch.arange(len(self)).split(size):
+        for rows in torch.split(torch.arange(len(self)), size):
             yield self.batch(rows)
 
     def take(self, rows: Tensor) -> Samples:
