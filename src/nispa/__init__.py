@@ -1,1 +1,70 @@
+"""Continual learning in sparse networks: learns task after task, forgets nothing, computes live weights only.
 
+Importing this package is cheap; torch is imported with the first name that needs it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from nispa.errors import NispaError
+
+if TYPE_CHECKING:
+    from nispa import checks, methods
+    from nispa.algorithm import NISPA
+    from nispa.data import streams
+    from nispa.data.task import Stream, Task
+    from nispa.experiment.results import Results
+    from nispa.files import load, save
+    from nispa.learner import Learner
+    from nispa.network import Network, cnn, mlp
+
+__all__ = [
+    "NISPA",
+    "Learner",
+    "Network",
+    "NispaError",
+    "Results",
+    "Stream",
+    "Task",
+    "__version__",
+    "checks",
+    "cnn",
+    "load",
+    "methods",
+    "mlp",
+    "save",
+    "streams",
+]
+__version__ = "0.1.0"
+
+_HOME = {
+    "NISPA": "nispa.algorithm",
+    "Learner": "nispa.learner",
+    "Network": "nispa.network",
+    "Results": "nispa.experiment.results",
+    "Stream": "nispa.data.task",
+    "Task": "nispa.data.task",
+    "checks": "nispa",
+    "cnn": "nispa.network",
+    "load": "nispa.files",
+    "methods": "nispa",
+    "mlp": "nispa.network",
+    "save": "nispa.files",
+    "streams": "nispa.data",
+}
+_MODULES = ("checks", "methods", "streams")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'nispa' has no attribute {name!r}")
+    home = _HOME[name]
+    value = import_module(f"{home}.{name}") if name in _MODULES else getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 INITS = ("fan_in", "fan_out", "width", "live_fan_in", "live_fan_out", "authors")
 """Readings of "variance inversely proportional to each layer's width" (docs/fidelity.md, row 12)."""
 
+Part = tuple[Bits, Floats, Floats]
+"""One layer's mask, its weights in row-major order of the mask, and its biases, in unit order."""
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -40,25 +43,37 @@ class Shape:
 class Network(nn.Module):
     """Layers, their wiring, and the engine that computes them."""
 
-    def __init__(self, shape: Shape, *, seed: int = 0, init: str = "fan_in", engine: str = "auto") -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        seed: int = 0,
+        init: str = "fan_in",
+        engine: str = "auto",
+        parts: Sequence[Part] | None = None,
+    ) -> None:
+        """A new random network, or one with the given ``parts`` (masks, weights and biases)."""
         super().__init__()
         _check(shape, init)
         self.shape, self.seed, self.init = shape, seed, init
         self.layers = nn.ModuleList(_layers(shape))
+        self.engine_choice = engine
         self.engine = choose(engine)
         rng = generator(seed, INIT)
         connections, groups = [], [shape.input[0] if shape.convolutions else math.prod(shape.input)]
         for i, layer in enumerate(self.sparse_layers):
-            mask = self._prune(rng, layer, dense=i == 0 and bool(shape.convolutions))
+            mask, weights, biases = parts[i] if parts else self._draw(i, rng)
             source_of = np.arange(layer.columns) * groups[-1] // layer.columns
-            connections.append(Connections(mask, source_of, int(np.count_nonzero(mask))))
-            weights = self.initial_weights(i, int(np.count_nonzero(mask)), rng)
-            biases = self.initial_biases(i, layer.targets, rng)
+            connections.append(Connections(mask, source_of, self.target_count(i)))
             layer.lay_out(mask, weights, biases, np.zeros(layer.targets, dtype=bool))
             groups.append(layer.targets)
         stable = [np.zeros(n, dtype=bool) for n in groups]
         stable[0][:] = True
         self.wiring = Wiring(connections, stable)
+
+    def fresh(self, seed: int) -> Network:
+        """Another random network of the same shape, all plastic."""
+        return Network(self.shape, seed=seed, init=self.init, engine=self.engine_choice)
 
     @property
     def sparse_layers(self) -> list[SparseLayer]:
@@ -75,6 +90,10 @@ class Network(nn.Module):
     def forward(self, x: Tensor | Batch) -> Tensor:
         return self.engine.logits(self, x)
 
+    def __call__(self, x: Tensor | Batch) -> Tensor:
+        """``[N, classes]``: the logits, differentiable in ``parameters()``."""
+        return self.forward(x)
+
     def activations(self, x: Tensor | Batch) -> list[Tensor]:
         """The units' activations after ReLU and pooling, one tensor per hidden layer."""
         return self.engine.activations(self, x)
@@ -86,9 +105,17 @@ class Network(nn.Module):
             layer.tie()
         return self
 
-    def _prune(self, rng: np.random.Generator, layer: SparseLayer, dense: bool) -> Bits:
-        """Exactly round(d·N) connections, each equally likely (paper, appendix "Weight Initialization")."""
-        return _random_mask(layer.targets, layer.columns, 1.0 if dense else self.shape.density, rng)
+    def target_count(self, i: int) -> int:
+        """How many connections layer i has: round(d·N); a first convolution is dense."""
+        layer = self.sparse_layers[i]
+        density = 1.0 if i == 0 and self.shape.convolutions else self.shape.density
+        return round(density * layer.targets * layer.columns)
+
+    def _draw(self, i: int, rng: np.random.Generator) -> Part:
+        """Random pruning, each connection equally likely (appendix "Weight Initialization"), then weights."""
+        layer, count = self.sparse_layers[i], self.target_count(i)
+        mask = _random_mask(layer.targets, layer.columns, count, rng)
+        return mask, self.initial_weights(i, count, rng), self.initial_biases(i, layer.targets, rng)
 
     def initial_weights(
         self, layer: int, count: int, rng: np.random.Generator, again: bool = False
@@ -155,14 +182,14 @@ class Network(nn.Module):
             biases[~keep[i]] = self.initial_biases(i, int((~keep[i]).sum()), rng, again=True)
             layer.lay_out(mask, weights, biases, np.zeros(layer.targets, dtype=bool))
 
-    def snapshot(self) -> list[tuple[Bits, Floats, Floats]]:
+    def snapshot(self) -> list[Part]:
         """Masks, weights and biases of all layers, in unit order."""
         return [
             (c.mask.copy(), layer.weights(), layer.bias())
             for c, layer in zip(self.wiring.connections, self.sparse_layers, strict=True)
         ]
 
-    def restore(self, snapshot: Sequence[tuple[Bits, Floats, Floats]]) -> None:
+    def restore(self, snapshot: Sequence[Part]) -> None:
         """Back to a snapshot, laid out with nothing frozen: ``lay_out`` comes next."""
         for i, (mask, weights, biases) in enumerate(snapshot):
             self.wiring.connections[i].mask = mask.copy()
@@ -174,14 +201,14 @@ class Network(nn.Module):
             raise NispaError(f"cannot add {count} outputs; want 1 or more")
         layer, connections = self.sparse_layers[-1], self.wiring.connections[-1]
         rng = generator(self.seed, OUTPUTS, layer.targets)
-        rows = _random_mask(count, layer.columns, self.shape.density, rng)
-        new = int(np.count_nonzero(rows))
+        new = round(self.shape.density * count * layer.columns)
+        rows = _random_mask(count, layer.columns, new, rng)
         weights = np.concatenate([layer.weights(), self.initial_weights(-1, new, rng)])
         biases = np.concatenate([layer.bias(), self.initial_biases(-1, count, rng)])
         stable = np.append(self.wiring.stable[-1], np.zeros(count, dtype=bool))
         became = np.append(self.wiring.became[-1], np.full(count, -1, dtype=np.int32))
         connections.mask = np.concatenate([connections.mask, rows])
-        connections.target_count += new
+        connections.target_count += new  # round() of the whole may differ by one from the sum of parts
         frozen_rows = layer.frozen_rows
         frozen = np.zeros(len(stable), dtype=bool)
         frozen[layer.units.cpu().numpy()[:frozen_rows]] = True
@@ -190,12 +217,11 @@ class Network(nn.Module):
         self.shape = replace(self.shape, classes=layer.targets)
 
 
-def _random_mask(targets: int, columns: int, density: float, rng: np.random.Generator) -> Bits:
+def _random_mask(targets: int, columns: int, count: int, rng: np.random.Generator) -> Bits:
     size = targets * columns
-    mask = np.ones(size, dtype=bool)
-    if density < 1:
-        mask[:] = False
-        mask[rng.choice(size, round(density * size), replace=False, shuffle=False)] = True
+    mask = np.full(size, count == size)
+    if count < size:
+        mask[rng.choice(size, count, replace=False, shuffle=False)] = True
     return mask.reshape(targets, columns)
 
 
@@ -240,6 +266,12 @@ def cnn(
 
 def _sizes(input_shape: int | Sequence[int]) -> tuple[int, ...]:
     return (input_shape,) if isinstance(input_shape, int) else tuple(int(n) for n in input_shape)
+
+
+def layer_sizes(shape: Shape) -> list[tuple[int, int, tuple[int, ...]]]:
+    """(targets, columns, kernel) of every layer, without building any."""
+    _check(shape, "fan_in")
+    return [(layer.targets, layer.columns, layer.kernel) for layer in _layers(shape)]
 
 
 def _layers(shape: Shape) -> list[SparseLayer]:

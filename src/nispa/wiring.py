@@ -57,7 +57,7 @@ class Wiring:
 
     def __post_init__(self) -> None:
         if not self.became:
-            self.became = [np.where(bits, -1, -1).astype(np.int32) for bits in self.stable]
+            self.became = [np.full(len(bits), -1, dtype=np.int32) for bits in self.stable]
 
     @property
     def groups(self) -> list[int]:
@@ -68,6 +68,26 @@ class Wiring:
     def hidden(self) -> range:
         """The groups that take part in selection."""
         return range(1, len(self.stable) - 1)
+
+    def free_connections(self) -> list[int]:
+        """Per layer, the live connections into plastic units: what later tasks can still train."""
+        return [
+            int(np.count_nonzero(connections.mask[~self.stable[g]]))
+            for g, connections in enumerate(self.connections, 1)
+        ]
+
+    def summary(self) -> str:
+        """Density and free capacity of every layer, as a small table."""
+        lines = ["layer   units  stable  plastic  connections  density     free"]
+        free = self.free_connections()
+        for g, connections in enumerate(self.connections, 1):
+            units, stable = len(self.stable[g]), int(self.stable[g].sum())
+            name = "output" if g == len(self.connections) else f"{g}"
+            lines.append(
+                f"{name:6} {units:6} {stable:7} {units - stable:8} {connections.live:12,}"
+                f" {connections.density:8.3f} {free[g - 1] / max(connections.live, 1):8.1%}"
+            )
+        return "\n".join(lines)
 
     def copy_stable(self) -> list[Bits]:
         return [bits.copy() for bits in self.stable]

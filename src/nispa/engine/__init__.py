@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 ENGINES = ("auto", "reference", "native")
 
 
+class Optimizer(Protocol):
+    """What training asks of an optimizer."""
+
+    def step(self) -> None: ...
+    def zero_grad(self) -> None: ...
+
+
 class Engine(Protocol):
     """What a network asks of an engine. ``x`` is a float tensor or a batch still to be gathered."""
 
@@ -43,6 +50,12 @@ class Engine(Protocol):
         self, network: Network, batches: Iterable[Tensor | Batch]
     ) -> list[NDArray[np.float64]]:
         """Per hidden layer, the total activation of every unit over all samples (paper, eq. 1)."""
+        ...
+
+    def optimizer(
+        self, network: Network, name: str, *, lr: float, momentum: float = 0.0, weight_decay: float = 0.0
+    ) -> Optimizer:
+        """A fresh optimizer ("adam" or "sgd") for the network's trainable values and biases."""
         ...
 
 

@@ -41,6 +41,13 @@ class Reference:
                 total += maps.double().sum(dim=over).cpu().numpy()
         return sums
 
+    def optimizer(
+        self, network: Network, name: str, *, lr: float, momentum: float = 0.0, weight_decay: float = 0.0
+    ) -> torch.optim.Optimizer:
+        if name == "adam":
+            return torch.optim.Adam(network.parameters(), lr=lr, weight_decay=weight_decay)
+        return torch.optim.SGD(network.parameters(), lr=lr, momentum=momentum, weight_decay=weight_decay)
+
     def _run(self, network: Network, x: Tensor | Batch) -> list[Tensor]:
         h = x.to(network.device, torch.float32) if isinstance(x, Tensor) else x.tensor(network.device)
         outputs = []

@@ -1,0 +1,336 @@
+"""NISPA: Neuro-Inspired Stability-Plasticity Adaptation (Gurbuz and Dovrolis, ICML 2022).
+
+``learn`` is Algorithm 1; the numbers in its comments are the listing's lines. A task is trained in
+phases. After each, the most active units become *candidates* to be stable, connections from plastic
+into protected units are dropped, and as many are grown elsewhere at random. At the task's end the
+candidates of the phase before the last rewiring are promoted, their inputs frozen, and everything else
+starts anew. docs/algorithm.md walks through it; docs/fidelity.md lists where the paper leaves a choice.
+
+    >>> import nispa
+    >>> stream = nispa.streams.digits()
+    >>> net = nispa.mlp(stream.input_shape, [60, 60], classes=stream.classes, density=0.3)
+    >>> learner = nispa.NISPA(net, phase_epochs=1, accuracy_loss=4, tau_period=4, batch_size=64)
+    >>> record = learner.learn(stream[0])
+    >>> bool(learner.wiring.stable[-1][0])       # output 0 is stable now
+    True
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from nispa.data.samples import Batch
+from nispa.data.task import Task
+from nispa.draws import BATCHES, REINIT, REWIRE, generator
+from nispa.errors import NispaError, nearest
+from nispa.learner import Event, Learner, Report, State, TaskRecord, silent
+from nispa.network import Network, Part
+from nispa.rewiring import GROWTHS, SELECTIONS, degrade, drop, grow, inputs_from, repair, select_candidates
+from nispa.schedule import FLOOR, schedule
+from nispa.state import (
+    build_network,
+    network_data,
+    network_tensors,
+    pack_groups,
+    pack_parts,
+    unpack_groups,
+    unpack_parts,
+)
+from nispa.training import MASKINGS, History, Optimization, accuracy, fit, mask_logits, task_loss
+from nispa.wiring import Bits, Wiring
+
+
+@dataclass
+class Progress:
+    """Where learning a task stands between two phases: all that a resumed run needs."""
+
+    task: int
+    protected: list[Bits]
+    """S[p-1]: stable units, candidates of the last phase, the task's outputs; rules the next phase."""
+    phase: int = 1
+    best: float = 0.0
+    epochs: int = 0
+    samples: int = 0
+    seconds: float = 0.0
+    tau: float = 1.0
+    previous: list[Part] | None = None
+    """M[p-1]: the network at the end of the last phase, before its rewiring."""
+    protected_before: list[Bits] | None = None
+    """S[p-2]: what M[p-1] was trained with."""
+
+
+PLAIN = ("task", "phase", "best", "epochs", "samples", "seconds", "tau")
+"""The fields of Progress that are plain numbers."""
+
+
+class NISPA(Learner):
+    """Learns task after task in one sparse network of fixed density, and forgets nothing.
+
+    phase_epochs   e, the epochs of a phase
+    accuracy_loss  a_f, in percentage points of validation accuracy
+    tau_period     k, the shape of the cosine schedule
+    min_phases     the accuracy test starts after this many phases (2; the authors' code)
+    """
+
+    name: ClassVar[str] = "nispa"
+
+    def __init__(
+        self,
+        network: Network,
+        *,
+        lr: float = 0.01,
+        batch_size: int = 64,
+        phase_epochs: int = 5,
+        accuracy_loss: float = 0.75,
+        tau_period: float = 30,
+        tau_schedule: Literal["cosine", "linear"] = "cosine",
+        growth: Literal["random", "novel", "transfer"] = "random",
+        selection: Literal["paper", "all-units"] = "paper",
+        masking: Literal["true", "zero", "none"] = "true",
+        keep_epoch: Literal["best", "last"] = "best",
+        reinitialize: bool = True,
+        min_phases: int = 2,
+        optimizer: Literal["adam", "sgd"] = "adam",
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        skip_idle: bool = True,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(network, seed)
+        self.lr, self.batch_size, self.optimizer = lr, batch_size, optimizer
+        self.momentum, self.weight_decay = momentum, weight_decay
+        self.phase_epochs, self.accuracy_loss, self.min_phases = phase_epochs, accuracy_loss, min_phases
+        self.tau_period, self.tau_schedule = tau_period, tau_schedule
+        self.growth, self.selection, self.masking = growth, selection, masking
+        self.keep_epoch, self.reinitialize, self.skip_idle = keep_epoch, reinitialize, skip_idle
+        self.progress: Progress | None = None
+        self.schedule = schedule(tau_schedule, tau_period)
+        self.how = Optimization(lr, batch_size, optimizer, momentum, weight_decay)
+        self._check_options()
+
+    @property
+    def wiring(self) -> Wiring:
+        return self.network.wiring
+
+    # Algorithm 1 -----------------------------------------------------------------------------------
+
+    def learn(
+        self,
+        task: Task,
+        *,
+        last: bool = False,
+        report: Report = silent,
+        checkpoint: Callable[[], None] | None = None,
+    ) -> TaskRecord:
+        """Learn one more task. ``last=True`` gives it all free units (appendix, "The Last Task").
+
+        Interrupted learning goes on where it stood: call ``learn`` with the same task again.
+        """
+        now = self._begin(task)  #                                                              line 1
+        while True:  #                                                                          line 2
+            started = time.monotonic()
+            history = self.train(task, now, report)  #                                          line 3
+            model: list[Part] | None = self.network.snapshot()  #                               line 4
+            a, best_before = history.accuracy, now.best  #                                      line 5
+            now.best = max(now.best, a)  #                                                      line 6
+            now.epochs += len(history.accuracies)
+            now.samples += history.samples
+            worse = a <= best_before if last else a < now.best - self.accuracy_loss / 100
+            if now.phase > self.min_phases and worse:  #                                lines 7 and 14
+                model, stable = now.previous, now.protected_before  #        M[p-1], S[p-2]: 15 and 16
+                now.tau = self.schedule(now.phase - 2)
+                break
+            tau = self.schedule(now.phase)  #                                                   line 8
+            if tau <= FLOOR:
+                stable = now.protected  #                              the floor ends with M[p], S[p-1]
+                now.tau = self.schedule(now.phase - 1)
+                break
+            now.protected_before, now.previous = now.protected, model
+            now.protected = self.select(task, tau, last)  #                        lines 9 and 10
+            found = self.rewire(now)  #                                                lines 11 and 12
+            now.tau, now.seconds = tau, now.seconds + time.monotonic() - started
+            report(self._phase_event(task, now, a, found))
+            now.phase += 1  #                                                                  line 13
+            if checkpoint is not None:
+                checkpoint()
+        assert model is not None  # min_phases >= 2, and tau(1) is above the floor
+        assert stable is not None
+        now.seconds += time.monotonic() - started
+        return self._finish(task, now, model, stable, report)  #                        lines 15 to 19
+
+    def train(self, task: Task, now: Progress, report: Report) -> History:
+        """Line 3: e epochs with a new optimizer, ending with the phase's best epoch (fidelity, row 5)."""
+        return fit(
+            self.network,
+            task.train,
+            task_loss(task.classes, self.masking),
+            self.how,
+            epochs=self.phase_epochs,
+            draws=lambda epoch: generator(self.seed, BATCHES, now.task, now.phase, epoch),
+            validate=lambda: self._validate(task),
+            keep=self.keep_epoch,
+            on_epoch=lambda epoch, a: report(
+                {
+                    "event": "epoch",
+                    "task": now.task,
+                    "phase": now.phase,
+                    "epoch": epoch,
+                    "validation_accuracy": a,
+                }
+            ),
+        )
+
+    def select(self, task: Task, tau: float, last: bool = False) -> list[Bits]:
+        """Lines 9 and 10: S and its new candidates, by total activation on the training split."""
+        protected = self._start_of_task(task)
+        sums = self.network.engine.activation_sums(self.network, task.train.batches(512))
+        for g, activation in zip(self.wiring.hidden, sums, strict=True):
+            chosen = select_candidates(activation, protected[g], tau, self.selection)
+            protected[g] |= chosen | last  # the last task takes every free unit, also a silent one
+        return degrade(self.wiring, protected)
+
+    def rewire(self, now: Progress) -> Event:
+        """Lines 11 and 12: drop everywhere, then repair and grow layer by layer."""
+        rng = generator(self.seed, REWIRE, now.task, now.phase)
+        dropped = drop(self.wiring, now.protected)
+        shortfall = []
+        for i in range(len(self.wiring.connections)):
+            repair(self.wiring, i + 1, now.protected, rng)
+            shortfall.append(grow(self.wiring, i + 1, now.protected, rng, self.growth))
+            self.network.rewire(i, rng)
+        self._lay_out(now)
+        return {"dropped": dropped, "shortfall": shortfall}
+
+    def _finish(
+        self, task: Task, now: Progress, model: list[Part], stable: list[Bits], report: Report
+    ) -> TaskRecord:
+        """Lines 15 to 19: revert, promote the candidates, freeze their inputs, start the rest anew."""
+        network, wiring = self.network, self.wiring
+        before = [int(bits.sum()) for bits in wiring.stable]
+        network.restore(model)
+        for g, bits in enumerate(stable):
+            wiring.became[g][bits & ~wiring.stable[g]] = now.task
+            wiring.stable[g] = bits.copy()
+        if self.reinitialize:
+            network.reinitialize(generator(self.seed, REINIT, now.task), keep=wiring.stable[1:])
+        network.lay_out(self._frozen())
+        self.progress = None
+        record = TaskRecord(
+            name=task.name,
+            classes=list(task.classes),
+            class_names=list(task.class_names),
+            phases=now.phase,
+            epochs=now.epochs,
+            samples=now.samples,
+            final_tau=now.tau,
+            stable_units=[int(wiring.stable[g].sum()) for g in wiring.hidden],
+            new_stable_units=[int(wiring.stable[g].sum()) - before[g] for g in wiring.hidden],
+            plastic_units=[int((~wiring.stable[g]).sum()) for g in wiring.hidden],
+            free_connections=wiring.free_connections(),
+            validation_accuracy=self._validate(task),
+            seconds=now.seconds,
+        )
+        self.tasks.append(record)
+        report({"event": "task", "task": now.task, **vars(record)})
+        return record
+
+    # Bookkeeping -----------------------------------------------------------------------------------
+
+    def _begin(self, task: Task) -> Progress:
+        if self.progress is None:
+            self.admit(task)
+            self.progress = Progress(task=len(self.tasks), protected=self._start_of_task(task))
+        self._lay_out(self.progress)
+        return self.progress
+
+    def _start_of_task(self, task: Task) -> list[Bits]:
+        """S at the task's start, and the outputs of the task (stable by definition)."""
+        protected = self.wiring.copy_stable()
+        protected[-1][list(task.classes)] = True
+        return protected
+
+    def _frozen(self) -> list[Bits]:
+        """Per layer, the units whose inputs may not change; NISPA-Replay never freezes outputs."""
+        frozen = self.wiring.copy_stable()[1:]
+        if self.masking == "none":
+            frozen[-1][:] = False
+        return frozen
+
+    def _lay_out(self, now: Progress) -> None:
+        """After the first drop plastic units reach no output of the task: they are idle in training."""
+        skip = self.skip_idle and now.previous is not None and self.masking != "none"
+        self.network.lay_out(self._frozen(), now.protected[1:] if skip else None)
+
+    def _validate(self, task: Task) -> float:
+        return accuracy(
+            lambda batch: mask_logits(self.network(batch), task.classes, self.masking), task.validation
+        )
+
+    def _phase_event(self, task: Task, now: Progress, a: float, found: Event) -> Event:
+        fed = inputs_from(self.wiring.connections[-1], now.protected[-2])
+        return {
+            "event": "phase",
+            "task": now.task,
+            "name": task.name,
+            "phase": now.phase,
+            "tau": now.tau,
+            "validation_accuracy": a,
+            "best": now.best,
+            "protected": [int(now.protected[g].sum()) for g in self.wiring.hidden],
+            "units": [len(now.protected[g]) for g in self.wiring.hidden],
+            "outputs_without_input": [c for c in task.classes if not fed[c]],
+            "seconds": now.seconds,
+            **found,
+        }
+
+    def answer(self, x: Tensor | Batch, task: int) -> Tensor:
+        return self.network(x)
+
+    def state(self) -> State:
+        data = {"network": network_data(self.network), "tasks": [asdict(r) for r in self.tasks]}
+        if (now := self.progress) is None:
+            return State(network_tensors(self.network), {**data, "progress": None})
+        plain = {name: getattr(now, name) for name in PLAIN}
+        tensors = {
+            **network_tensors(self.network),
+            **pack_groups(now.protected, "protected."),
+            **pack_groups(now.protected_before or [], "protected_before."),
+            **pack_parts(now.previous or [], "previous."),
+        }
+        return State(tensors, {**data, "progress": plain})
+
+    def load_state(self, state: State) -> None:
+        self.network = build_network(state.tensors, state.data["network"])
+        self.tasks = [TaskRecord(**record) for record in state.data["tasks"]]
+        self.progress = None
+        if (plain := state.data["progress"]) is not None:
+            units = self.wiring.groups
+            self.progress = Progress(
+                protected=unpack_groups(state.tensors, units, "protected."),
+                protected_before=unpack_groups(state.tensors, units, "protected_before."),
+                previous=unpack_parts(state.tensors, self.network.shape, "previous."),
+                **{name: plain[name] for name in PLAIN},
+            )
+        self.network.lay_out(self._frozen())
+
+    def _check_options(self) -> None:
+        for option, value, known in (
+            ("growth", self.growth, GROWTHS),
+            ("selection", self.selection, SELECTIONS),
+            ("masking", self.masking, MASKINGS),
+            ("keep_epoch", self.keep_epoch, ("best", "last")),
+        ):
+            if value not in known:
+                hint = nearest(str(value), known)
+                raise NispaError(f"unknown {option} {value!r}{hint}; choose from {', '.join(known)}")
+        if self.phase_epochs < 1:
+            raise NispaError(f"phase_epochs is {self.phase_epochs}; want 1 or more")
+        if self.min_phases < 2:
+            raise NispaError(f"min_phases is {self.min_phases}; want 2 or more (S[0] does not exist)")
+        if not self.accuracy_loss >= 0:
+            raise NispaError(f"accuracy_loss is {self.accuracy_loss} percentage points; want 0 or more")

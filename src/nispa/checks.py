@@ -1,0 +1,1 @@
+"""The invariants of NISPA as functions that raise when one is broken (docs/fidelity.md)."""

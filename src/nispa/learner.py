@@ -1,0 +1,141 @@
+"""The contract of every continual-learning method: learn(task), logits(x, task), state, load_state.
+
+A learner is built from a network and typed keyword hyperparameters. What it has learned is plain data:
+tensors and JSON, kept apart from the hyperparameters, so that a checkpoint runs no code.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from nispa.data.samples import Batch, Samples
+from nispa.data.task import Task
+from nispa.errors import NispaError
+from nispa.network import Network
+from nispa.training import accuracy, mask_logits
+
+Event = dict[str, Any]
+"""One line of a run's log: {"event": "epoch" | "phase" | "task", …}, plain JSON."""
+Report = Callable[[Event], None]
+
+
+def silent(event: Event) -> None:
+    """The default report: nobody listens."""
+
+
+@dataclass
+class TaskRecord:
+    """What is known of a task that was learned: a log for people and for results.json."""
+
+    name: str
+    classes: list[int]
+    class_names: list[str] = field(default_factory=list)
+    phases: int = 0
+    epochs: int = 0
+    samples: int = 0
+    final_tau: float | None = None
+    stable_units: list[int] | None = None
+    new_stable_units: list[int] | None = None
+    plastic_units: list[int] | None = None
+    free_connections: list[int] | None = None
+    validation_accuracy: float | None = None
+    seconds: float = 0.0
+
+
+@dataclass
+class State:
+    """Everything that a learner has learned, and where it stands."""
+
+    tensors: dict[str, Tensor]
+    data: dict[str, Any]
+
+
+class Learner(ABC):
+    """What every method offers; methods add hyperparameters as keyword arguments of ``__init__``."""
+
+    name: ClassVar[str]
+    network: Network
+    masking: str = "true"
+    seed: int = 0
+
+    def __init__(self, network: Network, seed: int) -> None:
+        self.network, self.seed = network, seed
+        self.tasks: list[TaskRecord] = []
+
+    @abstractmethod
+    def learn(
+        self,
+        task: Task,
+        *,
+        last: bool = False,
+        report: Report = silent,
+        checkpoint: Callable[[], None] | None = None,
+    ) -> TaskRecord:
+        """Learn one more task. ``checkpoint`` is called wherever the state may be saved."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """Learned state as plain data."""
+
+    @abstractmethod
+    def load_state(self, state: State) -> None:
+        """Take up a state of ``state()``; a learner of the same hyperparameters goes on from there."""
+
+    @abstractmethod
+    def answer(self, x: Tensor | Batch, task: int) -> Tensor:
+        """``[N, outputs]``: the method's raw answers for a task, before other tasks' are masked out."""
+
+    def logits(self, x: Tensor | Batch, task: int) -> Tensor:
+        """Answers for a learned task: outputs of other tasks are minus infinity."""
+        classes = self.record(task).classes
+        with torch.no_grad():
+            return mask_logits(self.answer(x, task), classes, self.masking)
+
+    def predict(self, x: Tensor | Batch, task: int) -> Tensor:
+        """The highest of the task's answers, one class number per sample."""
+        return self.logits(x, task).argmax(1)
+
+    def accuracy(self, samples: Samples, task: int) -> float:
+        return accuracy(lambda batch: self.logits(batch, task), samples)
+
+    def hyperparameters(self) -> dict[str, Any]:
+        """The keyword arguments that would build this learner again."""
+        names = inspect.signature(type(self).__init__).parameters
+        return {name: getattr(self, name) for name in names if name not in ("self", "network")}
+
+    def admit(self, task: Task) -> None:
+        """Refuse a task that this learner cannot learn, in one line."""
+        shape = tuple(task.train.inputs.shape[1:])
+        expected = self.network.shape.input
+        flat = len(expected) == 1 and torch.Size(shape).numel() == expected[0]
+        if shape != expected and not flat:
+            raise NispaError(
+                f"task {task.name!r} has inputs of shape {list(shape)}, the network reads {list(expected)};"
+                " resize the inputs or build the network for them"
+            )
+        outputs = self.network.classes
+        if max(task.classes) >= outputs:
+            raise NispaError(
+                f"task {task.name!r} needs output {max(task.classes)}, the network has {outputs}"
+                f" (0 to {outputs - 1}); add some first:"
+                f" network.add_outputs({max(task.classes) + 1 - outputs})"
+            )
+        for record in self.tasks:
+            both = sorted(set(record.classes) & set(task.classes))
+            if both:
+                raise NispaError(
+                    f"task {task.name!r}: class {both[0]} was learned in task {record.name!r};"
+                    " give the new task classes of its own"
+                )
+
+    def record(self, task: int) -> TaskRecord:
+        if not 0 <= task < len(self.tasks):
+            raise NispaError(f"there is no task {task}: {len(self.tasks)} learned so far, counted from 0")
+        return self.tasks[task]

@@ -1,0 +1,84 @@
+"""What the methods beside NISPA share: one call of ``fit`` per task, and their state as plain data."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from nispa.data.task import Task
+from nispa.draws import BATCHES, generator
+from nispa.learner import Learner, Report, State, TaskRecord
+from nispa.network import Network
+from nispa.state import build_network, network_data, network_tensors
+from nispa.training import Loss, Optimization, accuracy, fit, mask_logits
+
+
+def train_task(
+    learner: Learner,
+    network: Network,
+    task: Task,
+    loss: Loss,
+    how: Optimization,
+    *,
+    epochs: int,
+    report: Report,
+    patience: int | None = None,
+    keep: str = "best",
+    adjust: Callable[[], None] | None = None,
+    after_step: Callable[[], None] | None = None,
+) -> TaskRecord:
+    """Train on one task, with early stopping on validation, and note it in ``learner.tasks``.
+
+    ``adjust`` may change the gradients between backward and step, ``after_step`` see the new weights.
+    """
+    started, number = time.monotonic(), len(learner.tasks)
+
+    def validate() -> float:
+        return accuracy(
+            lambda batch: mask_logits(network(batch), task.classes, learner.masking), task.validation
+        )
+
+    history = fit(
+        network,
+        task.train,
+        loss,
+        how,
+        epochs=epochs,
+        draws=lambda epoch: generator(learner.seed, BATCHES, number, 1, epoch),
+        validate=validate,
+        keep=keep,
+        patience=patience,
+        adjust=adjust,
+        after_step=after_step,
+        on_epoch=lambda epoch, a: report(
+            {"event": "epoch", "task": number, "phase": 1, "epoch": epoch, "validation_accuracy": a}
+        ),
+    )
+    record = TaskRecord(
+        task.name,
+        list(task.classes),
+        list(task.class_names),
+        phases=1,
+        epochs=len(history.accuracies),
+        samples=history.samples,
+        validation_accuracy=history.accuracy,
+        seconds=time.monotonic() - started,
+    )
+    learner.tasks.append(record)
+    report({"event": "task", "task": number, **vars(record)})
+    return record
+
+
+def plain_state(learner: Learner, **data: Any) -> State:
+    """The network and the tasks; a method adds its own tensors and JSON."""
+    tasks = [asdict(record) for record in learner.tasks]
+    return State(
+        network_tensors(learner.network), {"network": network_data(learner.network), "tasks": tasks, **data}
+    )
+
+
+def load_plain_state(learner: Learner, state: State) -> None:
+    learner.network = build_network(state.tensors, state.data["network"])
+    learner.tasks = [TaskRecord(**record) for record in state.data["tasks"]]
