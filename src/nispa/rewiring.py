@@ -46,8 +46,7 @@ def degrade(wiring: Wiring, protected: list[Bits]) -> list[Bits]:
     result = [bits.copy() for bits in protected]
     for g in wiring.hidden:
         fed = inputs_from(wiring.connections[g - 1], result[g - 1])
-        keep: Bits = np.asarray(fed | wiring.stable[g])
-        result[g] &= keep
+        result[g][~(fed | wiring.stable[g])] = False
     return result
 
 
