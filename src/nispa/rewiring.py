@@ -52,7 +52,7 @@ def degrade(wiring: Wiring, protected: list[Bits]) -> list[Bits]:
 
 def inputs_from(connections: Connections, sources: Bits) -> Bits:
     """``[targets]``: has the unit a live input from one of these sources?"""
-    fed: Bits = connections.mask[:, sources[connections.source_of]].any(axis=1)
+    fed: Bits = np.asarray(connections.mask[:, sources[connections.source_of]].any(axis=1))
     return fed
 
 
