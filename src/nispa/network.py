@@ -105,6 +105,28 @@ class Network(nn.Module):
             layer.tie()
         return self
 
+    def cost(self) -> dict[str, dict[str, int]]:
+        """Parameters and floating-point operations of one forward pass, live and if it were dense."""
+        side = list(self.shape.input[1:]) if self.shape.convolutions else []
+        live = dense = live_flops = dense_flops = 0
+        for layer in self.sparse_layers:
+            positions = math.prod(side) if isinstance(layer, SparseConv2d) else 1
+            area = math.prod(layer.kernel)
+            live += layer.live * area + layer.targets
+            dense += layer.targets * layer.columns * area + layer.targets
+            live_flops += 2 * layer.live * area * positions
+            dense_flops += 2 * layer.targets * layer.columns * area * positions
+            if isinstance(layer, SparseConv2d):
+                side = [n // layer.pool for n in side]
+        return {
+            "parameters": {"live": live, "dense": dense},
+            "flops": {"forward_live": live_flops, "forward_dense": dense_flops},
+        }
+
+    def initial_density(self) -> list[float]:
+        """Per layer, the density that random pruning left."""
+        return [c.target_count / c.mask.size for c in self.wiring.connections]
+
     def target_count(self, i: int) -> int:
         """How many connections layer i has: round(d·N); a first convolution is dense."""
         layer = self.sparse_layers[i]

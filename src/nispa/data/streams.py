@@ -69,3 +69,8 @@ def digits(seed: int = 0) -> Stream:
 
 
 STREAMS = {"digits": "five tasks of two digits each (UCI optical digits, embedded)"}
+
+
+def build(name: str, *, data: str | None = None, seed: int = 0, **options: Any) -> Stream:
+    """A stream by name."""
+    return digits(seed)

@@ -1,0 +1,34 @@
+"""The ``nispa`` command. One file per command group; nothing heavy is imported before it is needed."""
+
+from __future__ import annotations
+
+import sys
+
+import cyclopts
+
+from nispa import __version__
+from nispa.cli import run as run_commands
+from nispa.errors import NispaError
+
+app = cyclopts.App(
+    name="nispa",
+    help="Continual learning in sparse networks: task after task in one network, nothing forgotten.",
+    version=__version__,
+    help_format="plaintext",
+)
+run_commands.register(app)
+
+
+def main() -> None:
+    """Run the command; what a user can mend is one line on stderr and exit code 2."""
+    try:
+        code = app(exit_on_error=True, result_action="return_value")
+    except NispaError as error:
+        print(f"nispa: {error}", file=sys.stderr)  # noqa: T201
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        print("nispa: interrupted; nispa resume DIR goes on where it stopped", file=sys.stderr)  # noqa: T201
+        raise SystemExit(130) from None
+    except BrokenPipeError:
+        raise SystemExit(1) from None
+    raise SystemExit(code if isinstance(code, int) else 0)

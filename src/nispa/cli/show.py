@@ -1,0 +1,189 @@
+"""What the terminal shows: progress while a run goes on, and its results. Fits 80 columns."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nispa.experiment.many import Status
+from nispa.learner import Event
+
+
+def out(text: str = "") -> None:
+    print(text, flush=True)  # noqa: T201
+
+
+def listing(title: str, rows: Sequence[tuple[str, str]]) -> None:
+    import textwrap
+
+    out(title)
+    width = max((len(name) for name, _ in rows), default=0)
+    for name, line in rows:
+        wrapped = textwrap.wrap(line, 76 - width) or [""]
+        out(f"  {name:{width}}  {wrapped[0]}")
+        for more in wrapped[1:]:
+            out(f"  {'':{width}}  {more}")
+
+
+class Progress:
+    """One line that lives while a task is learned, and one that stays when it is done."""
+
+    def __init__(self) -> None:
+        self.live = sys.stdout.isatty()
+        self.tasks, self.text = 0, ""
+
+    def __call__(self, event: Event) -> None:
+        getattr(self, f"_{event['event']}", self._other)(event)
+
+    def _other(self, event: Event) -> None:
+        pass
+
+    def _warning(self, event: Event) -> None:
+        self._keep(f"warning: {event['text']}")
+
+    def _resumed(self, event: Event) -> None:
+        self._keep(f"resumed from {event['path']} ({event['tasks']} tasks learned)")
+
+    def _begin(self, event: Event) -> None:
+        self.tasks = event["tasks"]
+        self.text = f"task {event['task'] + 1}/{self.tasks} {event['name']}"[:28]
+        self._now(self.text)
+
+    def _epoch(self, event: Event) -> None:
+        self._now(
+            f"{self.text}: phase {event['phase']}, epoch {event['epoch'] + 1},"
+            f" validation {event['validation_accuracy']:.1%}"
+        )
+
+    def _phase(self, event: Event) -> None:
+        protected = " ".join(str(n) for n in event["protected"])
+        self.text = f"task {event['task'] + 1}/{self.tasks}: tau {event['tau']:.2f}, protected {protected}"
+        self._now(self.text)
+        if event["outputs_without_input"]:
+            self._keep(f"note: outputs {event['outputs_without_input']} have no input left")
+
+    def _task(self, event: Event) -> None:
+        line = (
+            f"task {event['task'] + 1}/{self.tasks} {event['name'][:18]:18}"
+            f" {event['phases']:2} phases  val {event['validation_accuracy']:6.1%}"
+        )
+        if event["final_tau"] is not None:
+            line += f"  tau {event['final_tau']:.2f}"
+        if event["stable_units"] is not None:
+            line += f"  stable {' '.join(str(n) for n in event['stable_units'])}"
+        self._keep(line[:79])
+
+    def _now(self, text: str) -> None:
+        if self.live:
+            sys.stdout.write(f"\r\x1b[2K{text[:78]}")
+            sys.stdout.flush()
+
+    def _keep(self, text: str) -> None:
+        out(f"\r\x1b[2K{text}" if self.live else text)
+
+
+def follow_one(folder: Path) -> int:
+    """Run a folder in this process and show how it goes."""
+    from nispa.experiment.run import is_complete, run
+
+    if is_complete(folder):
+        out(f"{folder} is complete")
+    results = run(folder, Progress())
+    show_results(results)
+    out(f"results: {folder / 'results.json'}")
+    return 0
+
+
+def show_results(results: dict[str, Any]) -> None:
+    """The accuracy matrix and what follows from it."""
+    rows, names = results["accuracy"], [task["name"] for task in results["tasks"]]
+    out()
+    out(
+        f"test accuracy in %, after each task ({results['method']}, seed {results['seed']}, "
+        f"engine {results['engine']})"
+    )
+    shown = min(len(names), 9)
+    out(
+        f"{'':14}"
+        + "".join(f"{f'task {j + 1}':>8}" for j in range(shown))
+        + ("  …" if len(names) > 10 else "")
+    )
+    for i, row in enumerate(rows):
+        cells = "".join(f"{100 * a:7.1f}" for a in row[:shown] if a is not None)
+        out(f"after task {i + 1:<2}{cells}")
+    out()
+    unchanged = results["logits_unchanged"]
+    verified = (
+        "verified: every task's logits are unchanged bit for bit"
+        if all(unchanged)
+        else f"logits changed for {unchanged.count(False)} of {len(unchanged)} tasks"
+    )
+    out(f"average accuracy  {100 * results['average_accuracy']:.2f} %")
+    out(f"forgetting        {100 * results['forgetting']:.2f} %  ({verified})")
+    last = results["tasks"][-1]
+    if last["plastic_units"] is not None:
+        out(
+            "layer             "
+            + "".join(f"{n:>8}" for n in [*range(1, len(last["plastic_units"]) + 1), "out"])
+        )
+        out("density           " + "".join(f"{d:8.3f}" for d in results["density"]["after"]))
+        out("plastic units     " + "".join(f"{n:8}" for n in last["plastic_units"]))
+        out("free connections  " + "".join(f"{n:8}" for n in last["free_connections"]))
+    parameters = results["parameters"]
+    out(f"parameters        {parameters['live']:,} live of {parameters['dense']:,}")
+    out(f"time              {results['seconds']:.1f} s, {results['threads']} threads")
+
+
+def follow_many(root: Path, jobs: int, threads: int | None) -> int:
+    """Run a plan's folders in processes and show a line each."""
+    from nispa.experiment.many import run_all
+    from nispa.experiment.run import read_results
+
+    live, shown, started = sys.stdout.isatty(), [0], time.monotonic()
+    told: dict[Path, str] = {}
+
+    def watch(runs: list[Status]) -> None:
+        if live:
+            up = f"\x1b[{shown[0]}A" if shown[0] else ""
+            sys.stdout.write(up + "".join(f"\r\x1b[2K{_line(run)}\n" for run in runs))
+            sys.stdout.flush()
+            shown[0] = len(runs)
+            return
+        for run in runs:
+            if run.state in ("complete", "failed") and told.get(run.folder) != run.state:
+                told[run.folder] = run.state
+                out(_line(run))
+
+    runs = run_all(root, jobs, threads, watch)
+    done = [read_results(run.folder) for run in runs if run.state == "complete"]
+    for method in dict.fromkeys(r["method"] for r in done):
+        values = [100 * r["average_accuracy"] for r in done if r["method"] == method]
+        mean = sum(values) / len(values)
+        spread = (sum((v - mean) ** 2 for v in values) / max(len(values) - 1, 1)) ** 0.5
+        out(f"{method:16} average accuracy {mean:.2f} ± {spread:.2f} % ({len(values)} runs)")
+    failed = [run for run in runs if run.state == "failed"]
+    for run in failed:
+        out(f"failed: {run.folder.name}: {run.error}")
+    out(f"{len(done)} of {len(runs)} runs complete in {root}, {time.monotonic() - started:.0f} s")
+    return 1 if failed else 0
+
+
+def _line(run: Status) -> str:
+    from nispa.experiment.run import read_events
+
+    text = f"{run.folder.name[:40]:40} {run.state:9}"
+    if run.state == "failed":
+        return f"{text} {run.error}"[:79]
+    for event in reversed(read_events(run.folder)):
+        if event["event"] == "end":
+            return f"{text} average accuracy {event['average_accuracy']:.2%}"
+        if event["event"] == "phase":
+            return f"{text} task {event['task'] + 1}, phase {event['phase']}, tau {event['tau']:.2f}"
+        if event["event"] in ("task", "tested"):
+            return f"{text} task {event['task'] + 1} learned"
+        if event["event"] == "epoch":
+            return f"{text} task {event['task'] + 1}, phase {event['phase']}"
+    return text

@@ -1,0 +1,328 @@
+"""One run in one folder: config, event log, checkpoints, results. Killed anywhere, it can be resumed.
+
+    config.json                 the recipe, seed, engine, threads and data root; written first
+    events.jsonl                one line per epoch, phase and task
+    checkpoint.nispa            the learner, after the last phase; the one before it beside it
+    results.json, model.nispa   when the run is complete
+
+A checkpoint knows how long the event log was, so a resumed run leaves the log that an uninterrupted one
+would have left. Random draws have addresses (draws.py), so it also ends in the same bits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from nispa import atomic
+from nispa.data.task import Stream
+from nispa.errors import NispaError
+from nispa.experiment.recipe import Recipe, validate
+from nispa.experiment.results import Results
+from nispa.learner import Event, Learner, Report, silent
+
+CONFIG, EVENTS, RESULTS, MODEL = "config.json", "events.jsonl", "results.json", "model.nispa"
+CHECKPOINT, PREVIOUS = "checkpoint.nispa", "checkpoint.previous.nispa"
+
+
+@dataclass(frozen=True)
+class Config:
+    """All that a run depends on."""
+
+    recipe: Recipe
+    seed: int = 0
+    engine: str = "auto"
+    threads: int | None = None
+    data: str | None = None
+
+    def to_json(self) -> str:
+        plain = {"format": "nispa-run", "version": 1, "recipe": self.recipe.model_dump(), "seed": self.seed}
+        return json.dumps(
+            {**plain, "engine": self.engine, "threads": self.threads, "data": self.data}, indent=1
+        )
+
+    @property
+    def name(self) -> str:
+        return f"{self.recipe.stream.name}-{self.recipe.method_name}-seed{self.seed}"
+
+
+def prepare(folder: Path, config: Config) -> None:
+    """Claim a folder for a run; one that holds another run is refused."""
+    path = atomic.make_folder(folder) / CONFIG
+    if path.exists():
+        if read_config(folder).to_json() != config.to_json():
+            raise NispaError(f"{folder} holds another run (see {path}); choose another --out")
+        return
+    if any(folder.iterdir()):
+        raise NispaError(f"{folder} is not empty and holds no run; choose another --out")
+    atomic.write(path, config.to_json())
+
+
+def read_config(folder: Path) -> Config:
+    path = folder / CONFIG
+    try:
+        plain = json.loads(path.read_text())
+        recipe = validate(plain["recipe"], str(path))
+        return Config(recipe, plain["seed"], plain["engine"], plain["threads"], plain["data"])
+    except FileNotFoundError:
+        raise NispaError(f"{folder} holds no run (no {CONFIG}); start one with nispa run") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise NispaError(f"{path} is not readable ({error})") from None
+
+
+def is_complete(folder: Path) -> bool:
+    return (folder / RESULTS).exists()
+
+
+def build(config: Config) -> tuple[Stream, Learner]:
+    """The stream and a new learner of a config."""
+    from nispa.data import streams
+    from nispa.methods import method_class
+    from nispa.network import cnn, mlp
+
+    recipe, network = config.recipe, config.recipe.network
+    stream = streams.build(recipe.stream.name, data=config.data, seed=config.seed, **recipe.stream.options)
+    common: dict[str, Any] = {
+        "classes": stream.classes,
+        "density": network.density,
+        "init": network.init,
+        "engine": config.engine,
+        "seed": config.seed,
+    }
+    if network.kind == "mlp":
+        net = mlp(stream.input_shape, network.hidden, **common)
+    else:
+        shape: dict[str, Any] = {"kernel": network.kernel, "pool_after": network.pool_after}
+        net = cnn(stream.input_shape, network.filters, network.hidden, **shape, **common)
+    return stream, method_class(recipe.method_name)(net, seed=config.seed, **recipe.hyperparameters)
+
+
+def run(folder: Path, report: Report = silent) -> dict[str, Any]:
+    """Start, resume, or (if it is complete) just read the run of a folder; returns its results."""
+    with _locked(folder):
+        if is_complete(folder):
+            return read_results(folder)
+        return _Run(folder, report).go()
+
+
+def read_results(folder: Path) -> dict[str, Any]:
+    path = folder / RESULTS
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+        found["accuracy"][0][0]
+    except FileNotFoundError:
+        raise NispaError(f"{folder} holds no {RESULTS}; finish the run with nispa resume {folder}") from None
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise NispaError(f"{path} is not readable ({error}); delete it and resume the run") from None
+    return found
+
+
+class _Run:
+    def __init__(self, folder: Path, report: Report) -> None:
+        import torch
+
+        self.folder, self.report = folder, report
+        self.config = read_config(folder)
+        if self.config.threads:
+            torch.set_num_threads(self.config.threads)
+        self.threads = torch.get_num_threads()
+        self.stream, self.learner = build(self.config)
+        self.results = Results(self.stream)
+        self.digests: list[str] = []
+        self.before, self.started = 0.0, time.monotonic()
+        length = self._restore()
+        self.events = _open_log(folder / EVENTS, length)
+
+    def go(self) -> dict[str, Any]:
+        tasks = list(self.stream)
+        for number, task in enumerate(tasks[len(self.learner.tasks) :], len(self.learner.tasks)):
+            self._tell({"event": "begin", "task": number, "name": task.name, "tasks": len(tasks)})
+            self.learner.learn(task, report=self._tell, checkpoint=self._checkpoint)
+            self.results.add(self.learner)
+            self.digests.append(self._digest(number))
+            self._tell({"event": "tested", "task": number, "accuracy": self.results.accuracy[-1]})
+            self._checkpoint()
+        results = self._summary()
+        from nispa.files import save
+
+        save(self.learner, self.folder / MODEL)
+        atomic.write(self.folder / RESULTS, json.dumps(results, indent=1))
+        self._tell({"event": "end", "average_accuracy": results["average_accuracy"]})
+        self.events.close()
+        return results
+
+    def _tell(self, event: Event) -> None:
+        """Events are logged and shown; a crash may lose the last ones, a resumed run writes them again."""
+        self.events.write((json.dumps(event) + "\n").encode())
+        if event["event"] != "epoch":
+            self.events.flush()
+        self.report(event)
+
+    def _checkpoint(self) -> None:
+        from nispa.files import save
+
+        self.events.flush()
+        current, previous = self.folder / CHECKPOINT, self.folder / PREVIOUS
+        if current.exists():
+            os.replace(current, previous)
+        save(
+            self.learner,
+            current,
+            accuracy=self.results.accuracy,
+            chance=self.results.chance,
+            ahead=self.results.ahead,
+            digests=self.digests,
+            seconds=self._seconds(),
+            events=self.events.tell(),
+        )
+
+    def _restore(self) -> int:
+        """Take up the newest readable checkpoint; the length of the event log that belongs to it."""
+        from nispa.files import read
+
+        for name in (CHECKPOINT, PREVIOUS):
+            path = self.folder / name
+            if not path.exists():
+                continue
+            try:
+                state, metadata = read(path)
+                self.learner.load_state(state)
+                extra = metadata["extra"]
+                self.results.accuracy, self.results.chance = extra["accuracy"], extra["chance"]
+                self.results.ahead, self.digests = extra["ahead"], extra["digests"]
+                self.before = float(extra["seconds"])
+                length = int(extra["events"])
+            except (NispaError, KeyError, TypeError, ValueError) as error:
+                self.report({"event": "warning", "text": f"{error}; going back to the checkpoint before it"})
+                self.stream, self.learner = build(self.config)
+                self.results, self.digests = Results(self.stream), []
+                continue
+            self.report({"event": "resumed", "tasks": len(self.learner.tasks), "path": str(path)})
+            return length
+        return 0
+
+    def _seconds(self) -> float:
+        return self.before + time.monotonic() - self.started
+
+    def _digest(self, number: int) -> str:
+        """A hash of the logits on a task's test set, bit for bit."""
+        test = self.stream[number].test
+        assert test is not None
+        digest = hashlib.sha256()
+        for batch in test.batches(512):
+            digest.update(self.learner.logits(batch, number).cpu().numpy().tobytes())
+        return digest.hexdigest()
+
+    def _summary(self) -> dict[str, Any]:
+        results, learner, network = self.results, self.learner, self.learner.network
+        unchanged = [self._digest(i) == digest for i, digest in enumerate(self.digests)]
+        records = learner.tasks
+        return {
+            "method": learner.name,
+            "stream": self.stream.name,
+            "seed": self.config.seed,
+            "engine": network.engine.name,
+            "config": json.loads(self.config.to_json()),
+            "accuracy": results.accuracy,
+            "average_accuracy": results.average_accuracy,
+            "forgetting": results.forgetting,
+            "backward_transfer": results.backward_transfer,
+            "forward_transfer": results.forward_transfer,
+            "logits_unchanged": unchanged,
+            "tasks": [vars(record) for record in records],
+            "density": {
+                "before": network.initial_density(),
+                "after": [c.density for c in network.wiring.connections],
+            },
+            **network.cost(),
+            "samples_trained": sum(record.samples for record in records),
+            "train_seconds": sum(record.seconds for record in records),
+            "seconds": self._seconds(),
+            "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "threads": self.threads,
+            "versions": versions(),
+        }
+
+
+def versions() -> dict[str, str]:
+    import numpy
+    import torch
+
+    import nispa
+
+    return {
+        "nispa": nispa.__version__,
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+    }
+
+
+def _open_log(path: Path, length: int) -> IO[bytes]:
+    """The event log, cut to the length that belongs to the checkpoint."""
+    try:
+        log = path.open("r+b" if path.exists() else "w+b")
+        log.truncate(length)
+        log.seek(length)
+    except OSError as error:
+        raise NispaError(f"cannot write {path}: {error.strerror or error}; free some space") from None
+    return log
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One process a run folder; the lock goes with the process, however it ends."""
+    read_config(folder)
+    try:
+        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise NispaError(f"cannot write in {folder}: {error.strerror or error}") from None
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise NispaError(f"{folder} is being worked on by another process; wait for it") from None
+        yield
+    finally:
+        os.close(handle)
+
+
+def read_events(folder: Path) -> list[Event]:
+    """All whole lines of a run's event log."""
+    path = folder / EVENTS
+    if not path.exists():
+        return []
+    events: list[Event] = []
+    for line in path.read_bytes().split(b"\n"):
+        try:
+            events.append(json.loads(line))
+        except ValueError:
+            continue
+    return events
+
+
+def main(argument: str) -> None:
+    """Entry of a worker process: run one folder, leave errors in one line on stderr."""
+    try:
+        run(Path(argument))
+    except NispaError as error:
+        print(f"nispa: {error}", file=sys.stderr)  # noqa: T201
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
