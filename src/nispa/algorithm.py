@@ -28,7 +28,7 @@ from nispa.data.samples import Batch
 from nispa.data.task import Task
 from nispa.draws import BATCHES, REINIT, REWIRE, generator
 from nispa.errors import NispaError, nearest
-from nispa.learner import Event, Learner, Report, State, TaskRecord, silent
+from nispa.learner import Event, Learner, Report, State, TaskRecord, silent, warn
 from nispa.network import Network, Part
 from nispa.rewiring import GROWTHS, SELECTIONS, degrade, drop, grow, inputs_from, repair, select_candidates
 from nispa.schedule import FLOOR, schedule
@@ -131,7 +131,7 @@ class NISPA(Learner):
 
         Interrupted learning goes on where it stood: call ``learn`` with the same task again.
         """
-        now = self._begin(task)  #                                                              line 1
+        now = self._begin(task, report)  #                                                      line 1
         while True:  #                                                                          line 2
             started = time.monotonic()
             history = self.train(task, now, report)  #                                          line 3
@@ -241,9 +241,16 @@ class NISPA(Learner):
 
     # Bookkeeping -----------------------------------------------------------------------------------
 
-    def _begin(self, task: Task) -> Progress:
+    def _begin(self, task: Task, report: Report) -> Progress:
         if self.progress is None:
             self.admit(task)
+            if self.accuracy_loss < 100 / len(task.validation):
+                warn(
+                    f"task {task.name!r}: accuracy_loss is {self.accuracy_loss} points, but one of"
+                    f" {len(task.validation)} validation samples is {100 / len(task.validation):.2f};"
+                    " a single one can stop the task",
+                    report,
+                )
             self.progress = Progress(task=len(self.tasks), protected=self._start_of_task(task))
         self._lay_out(self.progress)
         return self.progress

@@ -7,6 +7,7 @@ tensors and JSON, kept apart from the hyperparameters, so that a checkpoint runs
 from __future__ import annotations
 
 import inspect
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,6 +29,14 @@ Report = Callable[[Event], None]
 
 def silent(event: Event) -> None:
     """The default report: nobody listens."""
+
+
+def warn(text: str, report: Report) -> None:
+    """Tell a listener, or Python's warnings if nobody listens."""
+    if report is silent:
+        warnings.warn(text, UserWarning, stacklevel=4)
+    else:
+        report({"event": "warning", "text": text})
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,8 +18,6 @@ def out(text: str = "") -> None:
 
 
 def listing(title: str, rows: Sequence[tuple[str, str]]) -> None:
-    import textwrap
-
     out(title)
     width = max((len(name) for name, _ in rows), default=0)
     for name, line in rows:
@@ -82,7 +81,8 @@ class Progress:
             sys.stdout.flush()
 
     def _keep(self, text: str) -> None:
-        out(f"\r\x1b[2K{text}" if self.live else text)
+        for line in textwrap.wrap(text, 78, subsequent_indent="  "):
+            out(f"\r\x1b[2K{line}" if self.live else line)
 
 
 def follow_one(folder: Path) -> int:

@@ -113,7 +113,12 @@ def run(folder: Path, report: Report = silent) -> dict[str, Any]:
     with _locked(folder):
         if is_complete(folder):
             return read_results(folder)
-        return _Run(folder, report).go()
+        try:
+            return _Run(folder, report).go()
+        except OSError as error:
+            raise NispaError(
+                f"cannot write in {folder}: {error.strerror or error}; free some space"
+            ) from None
 
 
 def read_results(folder: Path) -> dict[str, Any]:

@@ -1,0 +1,5 @@
+"""``python -m nispa``."""
+
+from nispa.cli import main
+
+main()

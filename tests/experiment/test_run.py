@@ -1,0 +1,198 @@
+"""A run in a folder: results, resuming after kill -9 at random moments, damage, refusals."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nispa.errors import NispaError
+from nispa.experiment import recipe
+from nispa.experiment.many import plan, planned, run_all
+from nispa.experiment.run import Config, is_complete, prepare, read_events, run
+
+SMALL = [
+    "network.hidden=[20,20]",
+    "phase_epochs=1",
+    "tau_period=5",
+    "accuracy_loss=20",
+    "network.density=0.4",
+]
+VOLATILE = {"seconds", "train_seconds", "peak_rss_bytes"}
+
+
+def config(seed: int = 0, method: str | None = None, **options: object) -> Config:
+    overrides = SMALL if method is None else ["network.hidden=[20,20]", "epochs=2"]
+    return Config(recipe.find("digits", method, overrides), seed, "reference", 1, **options)  # type: ignore[arg-type]
+
+
+def stable_part(folder: Path) -> dict[str, object]:
+    """Results without times and memory."""
+    results = json.loads((folder / "results.json").read_text())
+    tasks = [{k: v for k, v in task.items() if k not in VOLATILE} for task in results["tasks"]]
+    return {**{k: v for k, v in results.items() if k not in VOLATILE}, "tasks": tasks}
+
+
+def stable_events(folder: Path) -> list[dict[str, object]]:
+    return [{k: v for k, v in event.items() if k not in VOLATILE} for event in read_events(folder)]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    prepare(folder, config())
+    run(folder)
+    return folder
+
+
+def test_results_have_every_field(finished: Path) -> None:
+    results = json.loads((finished / "results.json").read_text())
+    names = (
+        "method stream seed engine config accuracy average_accuracy forgetting backward_transfer"
+        " forward_transfer tasks density parameters flops samples_trained train_seconds seconds"
+        " peak_rss_bytes threads versions logits_unchanged"
+    )
+    for name in names.split():
+        assert name in results, name
+    assert len(results["accuracy"]) == 5
+    assert results["accuracy"][0][1:] == [None] * 4
+    assert results["forgetting"] == 0
+    assert results["logits_unchanged"] == [True] * 5
+    assert results["density"]["before"][0] == pytest.approx(0.4)
+    assert results["parameters"]["live"] < results["parameters"]["dense"]
+    for task in results["tasks"]:
+        assert {"name", "classes", "phases", "epochs", "final_tau", "stable_units", "seconds"} <= set(task)
+
+
+def test_killed_at_random_moments_it_ends_in_the_same_bits(finished: Path, tmp_path: Path) -> None:
+    """kill -9 again and again; what comes out is what an uninterrupted run gives, model file included."""
+    folder, kills = tmp_path / "killed", 0
+    prepare(folder, config())
+    rng = random.Random(1)
+    while not is_complete(folder):
+        worker = subprocess.Popen([sys.executable, "-m", "nispa.experiment.run", str(folder)])
+        # Wait until it has got somewhere since the last kill, then strike at a random moment.
+        seen, deadline = _mark(folder), time.monotonic() + 60
+        while worker.poll() is None and _mark(folder) == seen and time.monotonic() < deadline:
+            time.sleep(0.005)
+        time.sleep(rng.random() * 0.15)
+        if worker.poll() is None and kills < 6:
+            worker.send_signal(signal.SIGKILL)
+            kills += 1
+        worker.wait()
+    assert kills >= 3
+    assert stable_part(folder) == stable_part(finished)
+    assert (folder / "model.nispa").read_bytes()[-4000:] == (finished / "model.nispa").read_bytes()[-4000:]
+    assert stable_events(folder) == stable_events(finished)
+
+
+def _mark(folder: Path) -> int:
+    path = folder / "checkpoint.nispa"
+    return path.stat().st_mtime_ns if path.exists() else 0
+
+
+def test_a_damaged_checkpoint_falls_back_on_the_one_before(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "damaged"
+    prepare(folder, config())
+
+    class StopError(Exception):
+        pass
+
+    def stop_in_second_task(event: dict[str, object]) -> None:
+        if event["event"] == "phase" and event["task"] == 1 and event["phase"] == 2:
+            raise StopError
+
+    with pytest.raises(StopError):
+        run(folder, stop_in_second_task)
+    checkpoint = folder / "checkpoint.nispa"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
+    heard: list[dict[str, object]] = []
+    run(folder, heard.append)
+    warnings = [event["text"] for event in heard if event["event"] == "warning"]
+    assert any("going back" in str(text) for text in warnings)
+    assert stable_part(folder) == stable_part(finished)
+
+
+def test_a_folder_of_another_run_is_refused(finished: Path, tmp_path: Path) -> None:
+    with pytest.raises(NispaError, match="holds another run"):
+        prepare(finished, config(seed=1))
+    (tmp_path / "photo.txt").write_text("mine")
+    with pytest.raises(NispaError, match="not empty"):
+        prepare(tmp_path, config())
+    assert (tmp_path / "photo.txt").read_text() == "mine"
+
+
+def test_two_processes_do_not_share_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "shared"
+    prepare(folder, config())
+
+    def second(event: dict[str, object]) -> None:
+        if event["event"] == "phase":
+            with pytest.raises(NispaError, match="another process"):
+                run(folder)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(folder, second)
+
+
+def test_no_space_left_is_one_line_and_the_run_can_go_on(finished: Path, tmp_path: Path) -> None:
+    """A limit on file size stands for a full disk: writes fail in the middle."""
+    folder = tmp_path / "full"
+    prepare(folder, config())
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000));"
+        "from nispa.experiment.run import main; main(sys.argv[1])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("nispa: cannot write")
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not list(folder.glob(".*.tmp"))
+    run(folder)
+    assert stable_part(folder) == stable_part(finished)
+
+
+def test_several_runs_side_by_side(finished: Path, tmp_path: Path) -> None:
+    root = tmp_path / "many"
+    plan(root, [config(seed) for seed in (0, 1)] + [config(0, "stl")])
+    with pytest.raises(NispaError, match="another set of runs"):
+        plan(root, [config(5)])
+    ended = run_all(root, jobs=2, threads=2, watch=lambda runs: None, pause=0.05)
+    assert [status.state for status in ended] == ["complete"] * 3
+    assert len(planned(root)) == 3
+    # The same seed gives the same result whatever ran beside it.
+    assert stable_part(ended[0].folder)["accuracy"] == stable_part(finished)["accuracy"]
+
+
+def test_stopped_runs_side_by_side_go_on(tmp_path: Path) -> None:
+    root = tmp_path / "stopped"
+    plan(root, [config(seed) for seed in (0, 1)])
+    calls = 0
+
+    def interrupt(runs: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 20:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_all(root, jobs=2, threads=2, watch=interrupt, pause=0.1)
+    ended = run_all(root, jobs=1, threads=1, watch=lambda runs: None, pause=0.05)
+    assert [status.state for status in ended] == ["complete"] * 2
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_a_failing_run_is_reported_and_the_others_finish(tmp_path: Path) -> None:
+    root = tmp_path / "failing"
+    folders = plan(root, [config(seed) for seed in (0, 1)])
+    text = (folders[0] / "config.json").read_text()
+    (folders[0] / "config.json").write_text(text.replace('"digits"', '"no-such-stream"'))
+    ended = run_all(root, jobs=2, threads=2, watch=lambda runs: None, pause=0.05)
+    assert [status.state for status in ended] == ["failed", "complete"]
+    assert "no-such-stream" in ended[0].error
