@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nispa.data.augment import Augment
 from nispa.data.samples import Samples
 from nispa.draws import SPLIT, generator
 from nispa.errors import NispaError
@@ -34,6 +35,7 @@ class Task:
     validation: Samples
     test: Samples | None = None
     class_names: tuple[str, ...] = ()
+    augment: Augment | None = None  # for the training loop; nispa.data.augment says how it is used
 
     @classmethod
     def from_arrays(
@@ -49,6 +51,7 @@ class Task:
         seed: int = 0,
         scale: Tensor | None = None,
         shift: Tensor | None = None,
+        augment: Augment | None = None,
     ) -> Task:
         """A task from (inputs, labels) pairs of tensors or arrays, or from map-style Datasets.
 
@@ -74,7 +77,7 @@ class Task:
         missing = set(known) - set(found)
         if missing:
             raise NispaError(f"task {name!r} has no training sample of class {min(missing)}; give some")
-        return cls(name, known, samples, held, tests, tuple(class_names))
+        return cls(name, known, samples, held, tests, tuple(class_names), augment)
 
 
 def _check(part: Samples, train: Samples, classes: tuple[int, ...], what: str) -> None:

@@ -145,6 +145,7 @@ class _Run:
         self.stream, self.learner = build(self.config)
         self.results = Results(self.stream)
         self.digests: list[str] = []
+        self.begun = 0
         self.before, self.started = 0.0, time.monotonic()
         length = self._restore()
         self.events = _open_log(folder / EVENTS, length)
@@ -152,7 +153,9 @@ class _Run:
     def go(self) -> dict[str, Any]:
         tasks = list(self.stream)
         for number, task in enumerate(tasks[len(self.learner.tasks) :], len(self.learner.tasks)):
-            self._tell({"event": "begin", "task": number, "name": task.name, "tasks": len(tasks)})
+            if number == self.begun:  # not if the log of a resumed run already says so
+                self.begun += 1
+                self._tell({"event": "begin", "task": number, "name": task.name, "tasks": len(tasks)})
             self.learner.learn(task, report=self._tell, checkpoint=self._checkpoint)
             self.results.add(self.learner)
             self.digests.append(self._digest(number))
@@ -188,6 +191,7 @@ class _Run:
             chance=self.results.chance,
             ahead=self.results.ahead,
             digests=self.digests,
+            begun=self.begun,
             seconds=self._seconds(),
             events=self.events.tell(),
         )
@@ -207,11 +211,11 @@ class _Run:
                 self.results.accuracy, self.results.chance = extra["accuracy"], extra["chance"]
                 self.results.ahead, self.digests = extra["ahead"], extra["digests"]
                 self.before = float(extra["seconds"])
-                length = int(extra["events"])
+                self.begun, length = int(extra["begun"]), int(extra["events"])
             except (NispaError, KeyError, TypeError, ValueError) as error:
                 self.report({"event": "warning", "text": f"{error}; going back to the checkpoint before it"})
                 self.stream, self.learner = build(self.config)
-                self.results, self.digests = Results(self.stream), []
+                self.results, self.digests, self.begun = Results(self.stream), [], 0
                 continue
             self.report({"event": "resumed", "tasks": len(self.learner.tasks), "path": str(path)})
             return length
