@@ -105,24 +105,23 @@ def show_results(results: dict[str, Any]) -> None:
         f"test accuracy in %, after each task ({results['method']}, seed {results['seed']}, "
         f"engine {results['engine']})"
     )
-    shown = min(len(names), 9)
-    out(
-        f"{'':14}"
-        + "".join(f"{f'task {j + 1}':>8}" for j in range(shown))
-        + ("  …" if len(names) > 10 else "")
-    )
-    for i, row in enumerate(rows):
-        cells = "".join(f"{100 * a:7.1f}" for a in row[:shown] if a is not None)
-        out(f"after task {i + 1:<2}{cells}")
+    if len(names) <= 8:
+        out(" " * 13 + "".join(f"{f'task {j + 1}':>8}" for j in range(len(names))))
+        for i, row in enumerate(rows):
+            out(f"after task {i + 1:<2}" + "".join(f"{100 * a:8.1f}" for a in row if a is not None))
+    else:  # a matrix of many tasks does not fit: what each was when learned, and what it is now
+        out("task                       learned     now")
+        for j, name in enumerate(names):
+            out(f"{j + 1:3} {name[:20]:20} {100 * rows[j][j]:10.1f} {100 * rows[-1][j]:7.1f}")
     out()
     unchanged = results["logits_unchanged"]
-    verified = (
-        "verified: every task's logits are unchanged bit for bit"
-        if all(unchanged)
-        else f"logits changed for {unchanged.count(False)} of {len(unchanged)} tasks"
-    )
     out(f"average accuracy  {100 * results['average_accuracy']:.2f} %")
-    out(f"forgetting        {100 * results['forgetting']:.2f} %  ({verified})")
+    out(f"forgetting        {100 * results['forgetting']:.2f} %")
+    out(
+        "verified          every task's logits are unchanged bit for bit"
+        if all(unchanged)
+        else f"note              logits changed for {unchanged.count(False)} of {len(unchanged)} tasks"
+    )
     last = results["tasks"][-1]
     if last["plastic_units"] is not None:
         out(
