@@ -45,6 +45,12 @@ def test_run_shows_and_writes_results_and_resume_finds_it_complete(tmp_path: Pat
     assert "is complete" in again.stdout
 
 
+def test_data_check_looks_where_it_is_told(tmp_path: Path) -> None:
+    done = nispa("data", "check", "--data", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "mnist: not found; get it with `nispa data get mnist`" in done.stdout
+
+
 def test_lists() -> None:
     assert "digits" in nispa("streams").stdout
     assert "stl" in nispa("methods").stdout

@@ -1,3 +1,5 @@
+from collections import Counter
+
 import numpy as np
 import pytest
 import torch
@@ -83,10 +85,22 @@ def test_the_first_task_is_mnist_itself(root):
 
 
 @pytest.mark.parametrize("fraction", [0.0, 0.01, 0.25, 1.0])
-def test_exactly_the_asked_share_of_pixels_moves(fraction):
-    source = pixel_permutation(784, fraction, 3, 2)
-    assert sorted(source.tolist()) == list(range(784))
-    assert (source != np.arange(784)).sum() == round(fraction * 784)
+def test_the_asked_share_of_pixels_is_chosen_without_replacement(fraction):
+    count = round(fraction * 784)
+    moved = []
+    for seed in range(200):
+        source = pixel_permutation(784, fraction, seed, 2)
+        assert sorted(source.tolist()) == list(range(784))
+        moved.append(int((source != np.arange(784)).sum()))
+    assert max(moved) == count
+    # a uniformly random order leaves one position in place on average (standard deviation one)
+    assert np.mean(moved) == pytest.approx(max(count - 1, 0), abs=0.3)
+
+
+def test_every_order_of_the_chosen_pixels_is_as_likely():
+    found = Counter(tuple(pixel_permutation(3, 1.0, seed, 1).tolist()) for seed in range(1200))
+    assert len(found) == 6
+    assert all(140 < count < 260 for count in found.values())  # 200 expected, sigma 13
 
 
 def test_permutations_differ_between_tasks_and_seeds():

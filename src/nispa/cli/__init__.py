@@ -7,6 +7,7 @@ import sys
 import cyclopts
 
 from nispa import __version__
+from nispa.cli import data as data_commands
 from nispa.cli import run as run_commands
 from nispa.errors import NispaError
 
@@ -17,6 +18,7 @@ app = cyclopts.App(
     help_format="plaintext",
 )
 run_commands.register(app)
+app.command(data_commands.app)
 
 
 def main() -> None:
