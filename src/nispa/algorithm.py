@@ -26,7 +26,7 @@ from torch import Tensor
 
 from nispa.data.samples import Batch
 from nispa.data.task import Task
-from nispa.draws import BATCHES, REINIT, REWIRE, generator
+from nispa.draws import AUGMENT, BATCHES, REINIT, REWIRE, generator
 from nispa.errors import NispaError, nearest
 from nispa.learner import Event, Learner, Report, State, TaskRecord, silent, warn
 from nispa.network import Network, Part
@@ -41,7 +41,16 @@ from nispa.state import (
     unpack_groups,
     unpack_parts,
 )
-from nispa.training import MASKINGS, History, Optimization, accuracy, fit, mask_logits, task_loss
+from nispa.training import (
+    MASKINGS,
+    History,
+    Optimization,
+    accuracy,
+    augmentation,
+    fit,
+    mask_logits,
+    task_loss,
+)
 from nispa.wiring import Bits, Wiring
 
 
@@ -174,6 +183,9 @@ class NISPA(Learner):
             draws=lambda epoch: generator(self.seed, BATCHES, now.task, now.phase, epoch),
             validate=lambda: self._validate(task),
             keep=self.keep_epoch,
+            augment=augmentation(
+                task, lambda epoch: generator(self.seed, AUGMENT, now.task, now.phase, epoch)
+            ),
             on_epoch=lambda epoch, a: report(
                 {
                     "event": "epoch",

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nispa.data.samples import Batch, Samples
+from nispa.data.task import Task
 from nispa.engine import Optimizer
 from nispa.errors import NispaError, nearest
 from nispa.network import Network
@@ -85,14 +86,15 @@ def fit(
     adjust: Callable[[], None] | None = None,
     after_step: Callable[[], None] | None = None,
     on_epoch: Callable[[int, float], None] | None = None,
-    augment: Callable[[Batch, np.random.Generator], Batch | Tensor] | None = None,
+    augment: Callable[[int], Callable[[Batch], Batch]] | None = None,
     optimizer: Optimizer | None = None,
 ) -> History:
     """Train for some epochs; with ``keep="best"`` end with the weights of the best validation epoch.
 
     ``draws(epoch)`` gives the generator of that epoch's order. ``adjust`` sees the gradients between
     backward and step (A-GEM), ``after_step`` the weights after it (SI). Among equally good epochs the
-    latest is kept; ``patience`` stops after so many epochs without a better one.
+    latest is kept; ``patience`` stops after so many epochs without a better one. ``augment(epoch)`` gives
+    what changes that epoch's training batches (``augmentation``).
     """
     optimizer = optimizer or make_optimizer(network, how)
     history, best = History(), None
@@ -100,10 +102,11 @@ def fit(
     for epoch in range(epochs):
         rng = draws(epoch)
         order = torch.from_numpy(rng.permutation(len(samples)))
+        change = augment(epoch) if augment is not None else None
         for rows in torch.split(order, how.batch_size):
             batch = samples.batch(rows)
             optimizer.zero_grad()
-            logits = network(batch if augment is None else augment(batch, rng))
+            logits = network(batch if change is None else change(batch))
             loss(logits, samples.labels[rows]).backward()  # type: ignore[no-untyped-call]
             if adjust is not None:
                 adjust()
@@ -128,6 +131,21 @@ def fit(
                 layer.store.copy_(weights)
                 layer.bias_store.copy_(biases)
     return history
+
+
+def augmentation(
+    task: Task, draws: Callable[[int], np.random.Generator]
+) -> Callable[[int], Callable[[Batch], Batch]] | None:
+    """The task's augmentation for ``fit``; ``draws(epoch)`` is the generator of that epoch's changes."""
+    augment = task.augment
+    if augment is None:
+        return None
+
+    def of_epoch(epoch: int) -> Callable[[Batch], Batch]:
+        rng = draws(epoch)
+        return lambda batch: augment(batch, rng)
+
+    return of_epoch
 
 
 def task_loss(classes: Sequence[int], masking: str) -> Loss:

@@ -1,13 +1,7 @@
 """Augmentation of uint8 batches: random shifts, mirror images and crops. Off in the paper's recipes.
 
-The training loop draws one generator per epoch and passes every training batch through it::
-
-    rng = draws.generator(seed, draws.AUGMENT, task_number, phase, epoch)
-    for rows in batches:
-        batch = task.train.batch(rows)
-        if task.augment is not None:
-            batch = task.augment(batch, rng)
-
+Every epoch has a generator of its own, at the address (seed, AUGMENT, task, phase, epoch), and
+``training.fit`` passes that epoch's training batches through ``Task.augment`` one after the other.
 Validation, test and the selection of units never see an augmented batch.
 """
 

@@ -8,11 +8,11 @@ from dataclasses import asdict
 from typing import Any
 
 from nispa.data.task import Task
-from nispa.draws import BATCHES, generator
+from nispa.draws import AUGMENT, BATCHES, generator
 from nispa.learner import Learner, Report, State, TaskRecord
 from nispa.network import Network
 from nispa.state import build_network, network_data, network_tensors
-from nispa.training import Loss, Optimization, accuracy, fit, mask_logits
+from nispa.training import Loss, Optimization, accuracy, augmentation, fit, mask_logits
 
 
 def train_task(
@@ -52,6 +52,7 @@ def train_task(
         patience=patience,
         adjust=adjust,
         after_step=after_step,
+        augment=augmentation(task, lambda epoch: generator(learner.seed, AUGMENT, number, 1, epoch)),
         on_epoch=lambda epoch, a: report(
             {"event": "epoch", "task": number, "phase": 1, "epoch": epoch, "validation_accuracy": a}
         ),
