@@ -43,6 +43,7 @@ from nispa.state import (
 )
 from nispa.training import (
     MASKINGS,
+    Beside,
     History,
     Optimization,
     accuracy,
@@ -135,15 +136,18 @@ class NISPA(Learner):
         last: bool = False,
         report: Report = silent,
         checkpoint: Callable[[], None] | None = None,
+        beside: Beside | None = None,
     ) -> TaskRecord:
         """Learn one more task. ``last=True`` gives it all free units (appendix, "The Last Task").
+
+        ``beside`` is a second term of the loss (NISPA-Replay's memory batch).
 
         Interrupted learning goes on where it stood: call ``learn`` with the same task again.
         """
         now = self._begin(task, report)  #                                                      line 1
         while True:  #                                                                          line 2
             started = time.monotonic()
-            history = self.train(task, now, report)  #                                          line 3
+            history = self.train(task, now, report, beside)  #                                  line 3
             model: list[Part] | None = self.network.snapshot()  #                               line 4
             a, best_before = history.accuracy, now.best  #                                      line 5
             now.best = max(now.best, a)  #                                                      line 6
@@ -172,7 +176,7 @@ class NISPA(Learner):
         now.seconds += time.monotonic() - started
         return self._finish(task, now, model, stable, report)  #                        lines 15 to 19
 
-    def train(self, task: Task, now: Progress, report: Report) -> History:
+    def train(self, task: Task, now: Progress, report: Report, beside: Beside | None = None) -> History:
         """Line 3: e epochs with a new optimizer, ending with the phase's best epoch (fidelity, row 5)."""
         return fit(
             self.network,
@@ -183,6 +187,7 @@ class NISPA(Learner):
             draws=lambda epoch: generator(self.seed, BATCHES, now.task, now.phase, epoch),
             validate=lambda: self._validate(task),
             keep=self.keep_epoch,
+            beside=beside,
             augment=augmentation(
                 task, lambda epoch: generator(self.seed, AUGMENT, now.task, now.phase, epoch)
             ),

@@ -22,6 +22,8 @@ EVALUATION_BATCH = 512
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Of the logits over all outputs and the labels."""
+Beside = Callable[[int, np.random.Generator], Tensor]
+"""A second term of the loss: of the number of samples in the step's batch, and the epoch's generator."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ def fit(
     validate: Callable[[], float] | None = None,
     keep: str = "best",
     patience: int | None = None,
+    beside: Beside | None = None,
     adjust: Callable[[], None] | None = None,
     after_step: Callable[[], None] | None = None,
     on_epoch: Callable[[int, float], None] | None = None,
@@ -91,7 +94,8 @@ def fit(
 ) -> History:
     """Train for some epochs; with ``keep="best"`` end with the weights of the best validation epoch.
 
-    ``draws(epoch)`` gives the generator of that epoch's order. ``adjust`` sees the gradients between
+    ``draws(epoch)`` gives the generator of that epoch's order. ``beside`` adds a term to every step's
+    loss (a memory batch of as many samples, drawn by that generator). ``adjust`` sees the gradients between
     backward and step (A-GEM), ``after_step`` the weights after it (SI). Among equally good epochs the
     latest is kept; ``patience`` stops after so many epochs without a better one. ``augment(epoch)`` gives
     what changes that epoch's training batches (``augmentation``).
@@ -107,7 +111,10 @@ def fit(
             batch = samples.batch(rows)
             optimizer.zero_grad()
             logits = network(batch if change is None else change(batch))
-            loss(logits, samples.labels[rows]).backward()  # type: ignore[no-untyped-call]
+            total = loss(logits, samples.labels[rows])
+            if beside is not None:
+                total = total + beside(len(rows), rng)
+            total.backward()  # type: ignore[no-untyped-call]
             if adjust is not None:
                 adjust()
             optimizer.step()

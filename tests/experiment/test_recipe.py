@@ -15,6 +15,19 @@ TABLE = {  # the paper's hyperparameter table: lr, batch, e, a_f, k, d
 }
 
 
+REPLAY = {  # the same table's Replay rows: lr, batch, e, a_f, k, d, lambda
+    ("mnist", 10): (0.05, 512, 3, 0.5, 30, 0.1, 5),
+    ("ef-mnist", 10): (0.05, 128, 5, 1.5, 30, 0.3, 0.5),
+    ("cifar10", 10): (0.001, 256, 5, 2, 40, 0.1, 1),
+    ("mnist", 50): (0.05, 64, 3, 1, 30, 0.1, 5),
+    ("ef-mnist", 50): (0.1, 256, 5, 2.5, 30, 0.3, 0.5),
+    ("cifar10", 50): (0.001, 256, 5, 1, 40, 0.1, 7.5),
+    ("mnist", 100): (0.1, 256, 5, 0.5, 30, 0.1, 5),
+    ("ef-mnist", 100): (0.05, 128, 5, 2, 30, 0.3, 1),
+    ("cifar10", 100): (0.002, 512, 5, 2, 40, 0.1, 5),
+}
+
+
 @pytest.mark.parametrize("name", recipe.names())
 def test_every_shipped_recipe_is_valid(name: str) -> None:
     found = recipe.find(name, None)
@@ -30,6 +43,26 @@ def test_recipes_are_the_rows_of_the_papers_table(name: str) -> None:
     assert (*row, found.network.density) == TABLE[name]
 
 
+@pytest.mark.parametrize(("stream", "per_class"), REPLAY)
+def test_replay_recipes_are_the_rows_of_the_papers_table(stream: str, per_class: int) -> None:
+    found = recipe.find(stream, "nispa-replay", [f"per_class={per_class}"])
+    assert found == recipe.find(f"{stream}.nispa-replay-{per_class}", None)
+    h = found.hyperparameters
+    row = (h["lr"], h["batch_size"], h["phase_epochs"], h["accuracy_loss"], h["tau_period"])
+    assert (*row, found.network.density, h["replay_weight"]) == REPLAY[stream, per_class]
+    assert h["per_class"] == per_class
+    assert h["min_phases"] == (3 if stream == "mnist" else 5)
+    assert h["optimizer"] == ("adam" if stream == "cifar10" else "sgd")
+    assert ("normalise" in found.stream.options) == (stream == "cifar10")
+
+
+def test_a_memory_without_a_row_of_its_own_takes_the_row_for_100() -> None:
+    found = recipe.find("mnist", "nispa-replay", ["per_class=20"])
+    assert found.hyperparameters["per_class"] == 20
+    assert found.hyperparameters["lr"] == 0.1
+    assert recipe.find("mnist", "nispa-replay") == recipe.find("mnist.nispa-replay-100", None)
+
+
 def test_overrides_reach_every_section() -> None:
     found = recipe.find("digits", None, ["lr=0.5", "network.density=0.7", "growth=novel"])
     assert found.hyperparameters["lr"] == 0.5
@@ -42,6 +75,13 @@ def test_as_authors_sets_every_switch() -> None:
     assert found.network.init == "authors"
     assert found.hyperparameters["selection"] == "all-units"
     assert found.hyperparameters["masking"] == "zero"
+
+
+def test_as_authors_leaves_out_switches_that_a_method_does_not_have() -> None:
+    found = recipe.find("mnist", "nispa-replay", as_authors=True)
+    assert found.hyperparameters["selection"] == "all-units"
+    assert found.network.init == "authors"
+    assert recipe.find("digits", "stl", as_authors=True).network.init == "authors"
 
 
 def test_another_method_replaces_the_whole_method_section() -> None:

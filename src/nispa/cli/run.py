@@ -71,7 +71,7 @@ def _start(
         root = out or DEFAULT_OUT / label
         plan(root, configs)
         return follow_many(root, jobs, threads)
-    folder = out or DEFAULT_OUT / f"{label}-{configs[0].recipe.method_name}-seed{configs[0].seed}"
+    folder = out or DEFAULT_OUT / f"{label}-{configs[0].recipe.label}-seed{configs[0].seed}"
     prepare(folder, configs[0])
     if not is_complete(folder) and (folder / "checkpoint.nispa").exists():
         raise NispaError(f"{folder} holds this run, unfinished; go on with: nispa resume {folder}")

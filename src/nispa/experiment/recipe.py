@@ -30,6 +30,10 @@ AUTHORS = {"network.init": "authors", "method.selection": "all-units", "method.m
 """What ``--as authors`` sets: every switch of docs/fidelity.md to the authors' code's side."""
 
 
+SPARSE = ("er", "der", "der++", "icarl", "a-gem", "ni")
+"""Baselines that the paper runs at NISPA's density, and dense under the name with ``-d`` after it."""
+
+
 class Strict(BaseModel):
     """Unknown names are errors, and nothing changes after validation."""
 
@@ -66,6 +70,12 @@ class Recipe(Strict):
     @property
     def method_name(self) -> str:
         return str(self.method["name"])
+
+    @property
+    def label(self) -> str:
+        """The method as tables name it: a dense class-incremental baseline ends in ``-d``."""
+        dense = self.method_name in SPARSE and self.network.density == 1
+        return f"{self.method_name}-d" if dense else self.method_name
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
@@ -125,16 +135,29 @@ def names() -> list[str]:
 def find(stream: str, method: str | None, overrides: Sequence[str] = (), as_authors: bool = False) -> Recipe:
     """The recipe for ``nispa run STREAM``: STREAM is a recipe's name or TOML file, or a stream's name.
 
-    For a method other than the recipe's own there may be a recipe ``STREAM.METHOD``; if there is none, the
-    method's defaults are taken with the recipe's stream and network.
+    For a method other than the recipe's own there may be a recipe ``STREAM.METHOD``, or one for every size
+    of memory, ``STREAM.METHOD-10`` (``per_class``; other sizes take the row for 100); if there is none,
+    the method's defaults are taken with the recipe's stream and network. A class-incremental baseline's
+    name with ``-d`` after it is the same method on a dense network.
     """
-    data = _read(stream, method)
+    dense = method is not None and method not in METHODS and method.removesuffix("-d") in SPARSE
+    data = _read(stream, method.removesuffix("-d") if method and dense else method, _per_class(overrides))
+    if dense:
+        data = apply(data, ["network.density=1.0"])
     if as_authors:
-        data = apply(data, [f"{key}={json.dumps(value)}" for key, value in AUTHORS.items()])
+        known = method_model(str(dict(data.get("method") or {}).get("name", "nispa"))).model_fields
+        switches = {k: v for k, v in AUTHORS.items() if k.startswith("network.") or k.split(".")[1] in known}
+        data = apply(data, [f"{key}={json.dumps(value)}" for key, value in switches.items()])
     return validate(apply(data, overrides), f"recipe {stream!r}")
 
 
-def _read(stream: str, method: str | None) -> dict[str, Any]:
+def _per_class(overrides: Sequence[str]) -> str:
+    """The size of memory asked for, which chooses the row of the table."""
+    asked = [text.partition("=")[2] for text in overrides if text.startswith("per_class=")]
+    return asked[-1] if asked else "100"
+
+
+def _read(stream: str, method: str | None, per_class: str) -> dict[str, Any]:
     if stream.endswith(".toml") or "/" in stream:
         data = parse(Path(stream))
     elif stream in names():
@@ -150,9 +173,9 @@ def _read(stream: str, method: str | None) -> dict[str, Any]:
     if method is None or method == own:
         return data
     method_class(method)
-    special = f"{stream}.{method}"
-    if special in names():
-        return _shipped(special)
+    for special in (f"{stream}.{method}-{per_class}", f"{stream}.{method}-100", f"{stream}.{method}"):
+        if special in names():
+            return _shipped(special)
     return {**data, "method": {"name": method}}
 
 

@@ -54,7 +54,7 @@ class Config:
 
     @property
     def name(self) -> str:
-        return f"{self.recipe.stream.name}-{self.recipe.method_name}-seed{self.seed}"
+        return f"{self.recipe.stream.name}-{self.recipe.label}-seed{self.seed}"
 
 
 def prepare(folder: Path, config: Config) -> None:
@@ -238,7 +238,7 @@ class _Run:
         unchanged = [self._digest(i) == digest for i, digest in enumerate(self.digests)]
         records = learner.tasks
         return {
-            "method": learner.name,
+            "method": self.config.recipe.label,
             "stream": self.stream.name,
             "seed": self.config.seed,
             "engine": network.engine.name,

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 METHODS: dict[str, tuple[str, str, str]] = {
     "nispa": ("nispa.algorithm", "NISPA", "the paper's method: forgets nothing, fixed density"),
     "stl": ("nispa.methods.stl", "STL", "one fresh network of the same density per task: the upper bound"),
+    "nispa-replay": (
+        "nispa.methods.replay",
+        "NISPAReplay",
+        "the paper's class-incremental variant: a memory, the last layer never frozen",
+    ),
 }
 """name -> (module, class, one line for people)"""
 

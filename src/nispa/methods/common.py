@@ -12,7 +12,7 @@ from nispa.draws import AUGMENT, BATCHES, generator
 from nispa.learner import Learner, Report, State, TaskRecord
 from nispa.network import Network
 from nispa.state import build_network, network_data, network_tensors
-from nispa.training import Loss, Optimization, accuracy, augmentation, fit, mask_logits
+from nispa.training import Beside, Loss, Optimization, accuracy, augmentation, fit, mask_logits
 
 
 def train_task(
@@ -26,12 +26,14 @@ def train_task(
     report: Report,
     patience: int | None = None,
     keep: str = "best",
+    beside: Beside | None = None,
     adjust: Callable[[], None] | None = None,
     after_step: Callable[[], None] | None = None,
 ) -> TaskRecord:
     """Train on one task, with early stopping on validation, and note it in ``learner.tasks``.
 
-    ``adjust`` may change the gradients between backward and step, ``after_step`` see the new weights.
+    ``beside`` adds a term to every step's loss, ``adjust`` may change the gradients between backward and
+    step, ``after_step`` see the new weights.
     """
     started, number = time.monotonic(), len(learner.tasks)
 
@@ -50,6 +52,7 @@ def train_task(
         validate=validate,
         keep=keep,
         patience=patience,
+        beside=beside,
         adjust=adjust,
         after_step=after_step,
         augment=augmentation(task, lambda epoch: generator(learner.seed, AUGMENT, number, 1, epoch)),
