@@ -7,6 +7,7 @@ import sys
 import cyclopts
 
 from nispa import __version__
+from nispa.cli import compare as compare_commands
 from nispa.cli import data as data_commands
 from nispa.cli import run as run_commands
 from nispa.errors import NispaError
@@ -18,6 +19,7 @@ app = cyclopts.App(
     help_format="plaintext",
 )
 run_commands.register(app)
+compare_commands.register(app)
 app.command(data_commands.app)
 
 
