@@ -1,5 +1,6 @@
 """A run in a folder: results, resuming after kill -9 at random moments, damage, refusals."""
 
+import fcntl
 import json
 import os
 import random
@@ -24,7 +25,7 @@ SMALL = [
     "accuracy_loss=20",
     "network.density=0.4",
 ]
-VOLATILE = {"seconds", "train_seconds", "peak_rss_bytes"}
+VOLATILE = {"seconds", "train_seconds", "peak_rss_bytes", "time"}
 
 
 def config(seed: int = 0, method: str | None = None, **options: object) -> Config:
@@ -97,7 +98,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_bits(finished: Path, tmp_p
         seen, deadline = _mark(folder), time.monotonic() + 60
         while worker.poll() is None and _mark(folder) == seen and time.monotonic() < deadline:
             time.sleep(0.005)
-        time.sleep(rng.random() * 0.15)
+        time.sleep(rng.random() * 0.04)
         if worker.poll() is None and kills < 6:
             worker.send_signal(signal.SIGKILL)
             kills += 1
@@ -213,3 +214,41 @@ def test_a_failing_run_is_reported_and_the_others_finish(tmp_path: Path) -> None
     ended = run_all(root, jobs=2, threads=2, watch=lambda runs: None, pause=0.05)
     assert [status.state for status in ended] == ["failed", "complete"]
     assert "no-such-stream" in ended[0].error
+
+
+def test_an_error_of_any_length_blocks_nothing_and_stays_on_disk(tmp_path: Path) -> None:
+    root = tmp_path / "long"
+    (folder,) = plan(root, [config()])
+    path = folder / "config.json"
+    path.write_text(path.read_text().replace('"mlp"', json.dumps("x" * 300_000)))
+    (ended,) = run_all(root, jobs=1, threads=1, watch=lambda runs: None, pause=0.05)
+    assert ended.state == "failed"
+    assert "xxx" in ended.error
+    assert (folder / "errors.txt").stat().st_size > 300_000
+
+
+def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    """kill -9 of `nispa run --jobs` leaves no worker behind that would hold the folder's lock."""
+    root = tmp_path / "orphans"
+    slow = recipe.find("digits", None, ["phase_epochs=50"])
+    folders = plan(root, [Config(slow, seed, "reference", 1) for seed in (0, 1)])
+    code = (
+        "import sys; from pathlib import Path; from nispa.experiment.many import run_all;"
+        "run_all(Path(sys.argv[1]), 2, 2, lambda runs: None)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code, str(root)])
+    deadline = time.monotonic() + 60
+    while not all(read_events(folder) for folder in folders) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    for folder in folders:
+        while time.monotonic() < deadline:
+            with (folder / ".lock").open("rb") as lock:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except OSError:
+                    time.sleep(0.05)
+        else:
+            pytest.fail(f"{folder} is still locked")

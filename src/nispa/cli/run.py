@@ -65,7 +65,7 @@ def _start(
     from nispa.experiment.run import is_complete, prepare
 
     if several:
-        from nispa.cli.show import follow_many
+        from nispa.cli.live import follow_many
         from nispa.experiment.many import plan
 
         root = out or DEFAULT_OUT / label
@@ -85,7 +85,8 @@ def resume(
     threads: Annotated[int | None, Parameter(help="Threads of all runs together.")] = None,
 ) -> int:
     """Finish what is missing in a folder of `nispa run`, from the last checkpoint on."""
-    from nispa.cli.show import follow_many, follow_one
+    from nispa.cli.live import follow_many
+    from nispa.cli.show import follow_one
     from nispa.experiment.many import is_plan
 
     if is_plan(folder):

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import sys
 import textwrap
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nispa.experiment.many import Status
 from nispa.learner import Event
 
 
@@ -134,55 +132,3 @@ def show_results(results: dict[str, Any]) -> None:
     parameters = results["parameters"]
     out(f"parameters        {parameters['live']:,} live of {parameters['dense']:,}")
     out(f"time              {results['seconds']:.1f} s, {results['threads']} threads")
-
-
-def follow_many(root: Path, jobs: int, threads: int | None) -> int:
-    """Run a plan's folders in processes and show a line each."""
-    from nispa.experiment.many import run_all
-    from nispa.experiment.run import read_results
-
-    live, shown, started = sys.stdout.isatty(), [0], time.monotonic()
-    told: dict[Path, str] = {}
-
-    def watch(runs: list[Status]) -> None:
-        if live:
-            up = f"\x1b[{shown[0]}A" if shown[0] else ""
-            sys.stdout.write(up + "".join(f"\r\x1b[2K{_line(run)}\n" for run in runs))
-            sys.stdout.flush()
-            shown[0] = len(runs)
-            return
-        for run in runs:
-            if run.state in ("complete", "failed") and told.get(run.folder) != run.state:
-                told[run.folder] = run.state
-                out(_line(run))
-
-    runs = run_all(root, jobs, threads, watch)
-    done = [read_results(run.folder) for run in runs if run.state == "complete"]
-    for method in dict.fromkeys(r["method"] for r in done):
-        values = [100 * r["average_accuracy"] for r in done if r["method"] == method]
-        mean = sum(values) / len(values)
-        spread = (sum((v - mean) ** 2 for v in values) / max(len(values) - 1, 1)) ** 0.5
-        out(f"{method:16} average accuracy {mean:.2f} ± {spread:.2f} % ({len(values)} runs)")
-    failed = [run for run in runs if run.state == "failed"]
-    for run in failed:
-        out(f"failed: {run.folder.name}: {run.error}")
-    out(f"{len(done)} of {len(runs)} runs complete in {root}, {time.monotonic() - started:.0f} s")
-    return 1 if failed else 0
-
-
-def _line(run: Status) -> str:
-    from nispa.experiment.run import read_events
-
-    text = f"{run.folder.name[:40]:40} {run.state:9}"
-    if run.state == "failed":
-        return f"{text} {run.error}"[:79]
-    for event in reversed(read_events(run.folder)):
-        if event["event"] == "end":
-            return f"{text} average accuracy {event['average_accuracy']:.2%}"
-        if event["event"] == "phase":
-            return f"{text} task {event['task'] + 1}, phase {event['phase']}, tau {event['tau']:.2f}"
-        if event["event"] in ("task", "tested"):
-            return f"{text} task {event['task'] + 1} learned"
-        if event["event"] == "epoch":
-            return f"{text} task {event['task'] + 1}, phase {event['phase']}"
-    return text

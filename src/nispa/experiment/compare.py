@@ -25,7 +25,13 @@ def paper(group: Group) -> list[Published]:
     recipe = group.runs[0].recipe
     if recipe["stream"].get("options"):
         return []
-    return published.averages(group.stream, group.method, recipe["method"].get("per_class"))
+    return published.averages(group.stream, _published_name(recipe), recipe["method"].get("per_class"))
+
+
+def _published_name(recipe: dict[str, Any]) -> str:
+    """The paper's tables mark a dense network of a class-incremental method with -d."""
+    dense = "per_class" in recipe["method"] and recipe["network"].get("density") == 1
+    return str(recipe["method"]["name"]) + ("-d" if dense else "")
 
 
 def authors(group: Group) -> list[Published]:
@@ -111,21 +117,27 @@ def as_text(groups: Sequence[Group], incomplete: Sequence[Found] = ()) -> str:
         for note in notes(group):
             lines += textwrap.wrap(note, WIDTH, initial_indent="  ", subsequent_indent="  ")
         lines.append("")
-    for stream in dict.fromkeys(group.stream for group in groups):
-        members = [group for group in groups if group.stream == stream]
+    for members in by_stream(groups):
         if len(members) > 1:
-            lines += [*_methods(stream, members), ""]
+            lines += [*methods_table(members), ""]
     lines += incomplete_lines(incomplete)
     return "\n".join(lines).rstrip()
 
 
-def _methods(stream: str, groups: Sequence[Group]) -> list[str]:
-    """A line per method: the average over tasks."""
+def by_stream(groups: Sequence[Group]) -> list[list[Group]]:
+    return [
+        [group for group in groups if group.stream == stream]
+        for stream in dict.fromkeys(group.stream for group in groups)
+    ]
+
+
+def methods_table(groups: Sequence[Group]) -> list[str]:
+    """A line per method of one stream: the average over tasks."""
     width = min(max(len(group.label) for group in groups), 24) + 2
     lines = [
-        f"{stream}: average over tasks in %",
+        f"{groups[0].stream}: average over tasks in %",
         f"{'method':{width}}{'seeds':>6}{'mean':>8}{'std':>6}  {'95 % interval':<16}"
-        f"{'forgetting':>11}{'paper':>12}",
+        f"{'forgetting':>11}" + (f"{'paper':>12}" if any(map(paper, groups)) else ""),
     ]
     for group in sorted(groups, key=lambda g: -spread(g.each("average_accuracy")).mean):
         value, lost = spread(group.each("average_accuracy")), spread(group.each("forgetting"))
@@ -166,10 +178,9 @@ def as_markdown(groups: Sequence[Group], incomplete: Sequence[Found], command: s
             table.append([name, f"{ours.mean:.2f}", _std(ours), _interval(ours), *also])
         parts += [f"### {heading(group)}", "Test accuracy in %.", _markdown_table(table)]
         parts.append("\n".join(f"- {note}" for note in [*notes(group), cost(group)]))
-    for stream in dict.fromkeys(group.stream for group in groups):
-        members = [group for group in groups if group.stream == stream]
+    for members in by_stream(groups):
         if len(members) > 1:
-            parts += [f"### {stream}: methods", _markdown_table(_method_cells(members))]
+            parts += [f"### {members[0].stream}: methods", _markdown_table(_method_cells(members))]
     if incomplete:
         parts.append("\n".join(f"- not complete, not counted: `{run.path.name}`" for run in incomplete))
     return "\n\n".join(part for part in parts if part) + "\n"

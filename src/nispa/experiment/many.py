@@ -13,9 +13,9 @@ from pathlib import Path
 
 from nispa import atomic
 from nispa.errors import NispaError
-from nispa.experiment.run import Config, is_complete, prepare, read_config
+from nispa.experiment.run import WITH_PARENT, Config, is_complete, prepare, read_config
 
-PLAN = "plan.json"
+PLAN, ERRORS = "plan.json", "errors.txt"
 
 
 @dataclass
@@ -26,7 +26,14 @@ class Status:
     state: str = "waiting"
     """waiting, running, complete, failed"""
     error: str = ""
-    process: subprocess.Popen[str] | None = field(default=None, repr=False)
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    started: float | None = None
+    ended: float | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long this process has been at it."""
+        return None if self.started is None else (self.ended or time.monotonic()) - self.started
 
 
 def plan(root: Path, configs: Sequence[Config]) -> list[Path]:
@@ -73,9 +80,10 @@ def run_all(
             busy = sum(run.state == "running" for run in runs)
             for run in [run for run in runs if run.state == "waiting"][: max(jobs - busy, 0)]:
                 run.process, run.state = _spawn(run.folder, per_job), "running"
+                run.started = time.monotonic()
             for run in runs:
                 if run.process is not None and run.state == "running" and run.process.poll() is not None:
-                    _ended(run)
+                    _end(run)
             watch(runs)
             time.sleep(pause)
     finally:
@@ -87,19 +95,32 @@ def run_all(
     return runs
 
 
-def _spawn(folder: Path, threads: int) -> subprocess.Popen[str]:
-    """A process of its own: no shared state, threads of its share, waiting threads asleep."""
+def _spawn(folder: Path, threads: int) -> subprocess.Popen[bytes]:
+    """A process of its own: no shared state, threads of its share, waiting threads asleep.
+
+    What it says goes into a file, which can never fill up and block it as a pipe can. Its standard input
+    is a pipe that ends when this process does, however that happens: then the worker ends too.
+    """
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"}
-    command = [sys.executable, "-m", "nispa.experiment.run", str(folder)]
-    return subprocess.Popen(
-        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-m", "nispa.experiment.run", str(folder), WITH_PARENT]
+    with (folder / ERRORS).open("wb") as errors:
+        return subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors
+        )
 
 
-def _ended(run: Status) -> None:
+def _end(run: Status) -> None:
+    """Note how a worker ended; what a failed one said stays in its folder."""
     assert run.process is not None
-    assert run.process.stderr is not None
-    lines = run.process.stderr.read().strip().splitlines()
+    run.ended = time.monotonic()
     run.state = "complete" if run.process.returncode == 0 else "failed"
-    if run.state == "failed":
-        run.error = lines[-1].removeprefix("nispa: ") if lines else f"exit {run.process.returncode}"
+    path = run.folder / ERRORS
+    if run.state == "complete":
+        path.unlink(missing_ok=True)
+        return
+    lines = path.read_text(errors="replace").strip().splitlines()
+    run.error = (
+        lines[-1].removeprefix("nispa: ") if lines else f"ended with exit code {run.process.returncode}"
+    )
+    if not (lines and lines[-1].startswith("nispa: ")):
+        run.error += f" (see {path})"

@@ -19,6 +19,7 @@ import os
 import platform
 import resource
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from nispa.learner import Event, Learner, Report, silent
 
 CONFIG, EVENTS, RESULTS, MODEL = "config.json", "events.jsonl", "results.json", "model.nispa"
 CHECKPOINT, PREVIOUS = "checkpoint.nispa", "checkpoint.previous.nispa"
+WITH_PARENT = "--end-with-parent"
 
 
 @dataclass(frozen=True)
@@ -172,9 +174,9 @@ class _Run:
 
     def _tell(self, event: Event) -> None:
         """Events are logged and shown; a crash may lose the last ones, a resumed run writes them again."""
-        self.events.write((json.dumps(event) + "\n").encode())
-        if event["event"] != "epoch":
-            self.events.flush()
+        line = {**event, "time": round(time.time(), 3)}
+        self.events.write((json.dumps(line) + "\n").encode())
+        self.events.flush()
         self.report(event)
 
     def _checkpoint(self) -> None:
@@ -310,20 +312,42 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def read_events(folder: Path) -> list[Event]:
     """All whole lines of a run's event log."""
-    path = folder / EVENTS
-    if not path.exists():
-        return []
-    events: list[Event] = []
-    for line in path.read_bytes().split(b"\n"):
+    return Log(folder).more()
+
+
+class Log:
+    """A run's event log, read on while the run writes it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path, self.position = folder / EVENTS, 0
+
+    def more(self) -> list[Event]:
+        """The whole lines written since the last call; from the start if a resumed run cut the log."""
         try:
-            events.append(json.loads(line))
-        except ValueError:
-            continue
-    return events
+            with self.path.open("rb") as log:
+                if os.fstat(log.fileno()).st_size < self.position:
+                    self.position = 0
+                log.seek(self.position)
+                text = log.read()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise NispaError(f"cannot read {self.path}: {error.strerror or error}") from None
+        whole = text[: text.rfind(b"\n") + 1]
+        self.position += len(whole)
+        events: list[Event] = []
+        for line in whole.splitlines():
+            with contextlib.suppress(ValueError):
+                found = json.loads(line)
+                if isinstance(found, dict) and isinstance(found.get("event"), str):
+                    events.append(found)
+        return events
 
 
-def main(argument: str) -> None:
+def main(argument: str, *options: str) -> None:
     """Entry of a worker process: run one folder, leave errors in one line on stderr."""
+    if WITH_PARENT in options:
+        threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         run(Path(argument))
     except NispaError as error:
@@ -333,5 +357,12 @@ def main(argument: str) -> None:
         raise SystemExit(130) from None
 
 
+def _end_with_parent() -> None:
+    """Wait for the end of standard input. A run can be cut off anywhere, so this is as good as kill -9."""
+    while os.read(0, 1):
+        pass
+    os._exit(1)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
