@@ -17,9 +17,10 @@ starts anew. docs/algorithm.md walks through it; docs/fidelity.md lists where th
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, fields, replace
 from typing import ClassVar, Literal
 
 from torch import Tensor
@@ -28,7 +29,7 @@ from nispa.data.samples import Batch
 from nispa.data.task import Task
 from nispa.draws import AUGMENT, BATCHES, REINIT, REWIRE, generator
 from nispa.errors import NispaError, nearest
-from nispa.learner import Event, Learner, Report, State, TaskRecord, silent, warn
+from nispa.learner import Event, Learner, Report, State, TaskRecord, plain_as, records, silent, warn
 from nispa.network import Network, Part
 from nispa.rewiring import GROWTHS, SELECTIONS, degrade, drop, grow, inputs_from, repair, select_candidates
 from nispa.schedule import FLOOR, schedule
@@ -55,27 +56,33 @@ from nispa.training import (
 from nispa.wiring import Bits, Wiring
 
 
-@dataclass
-class Progress:
-    """Where learning a task stands between two phases: all that a resumed run needs."""
+@dataclass(kw_only=True)
+class Place:
+    """Where learning a task stands, as plain JSON."""
 
     task: int
-    protected: list[Bits]
-    """S[p-1]: stable units, candidates of the last phase, the task's outputs; rules the next phase."""
+    name: str
+    classes: list[int]
     phase: int = 1
     best: float = 0.0
     epochs: int = 0
     samples: int = 0
     seconds: float = 0.0
     tau: float = 1.0
+
+
+@dataclass(kw_only=True)
+class Progress(Place):
+    """Where learning a task stands between two phases: all that a resumed run needs."""
+
+    protected: list[Bits]
+    """S[p-1]: stable units, candidates of the last phase, the task's outputs; rules the next phase."""
     previous: list[Part] | None = None
     """M[p-1]: the network at the end of the last phase, before its rewiring."""
     protected_before: list[Bits] | None = None
     """S[p-2]: what M[p-1] was trained with."""
-
-
-PLAIN = ("task", "phase", "best", "epochs", "samples", "seconds", "tau")
-"""The fields of Progress that are plain numbers."""
+    started: float = 0.0
+    """When this process began the phase, by its clock."""
 
 
 class NISPA(Learner):
@@ -88,6 +95,7 @@ class NISPA(Learner):
     """
 
     name: ClassVar[str] = "nispa"
+    forgets: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -146,39 +154,38 @@ class NISPA(Learner):
         """
         now = self._begin(task, report)  #                                                      line 1
         while True:  #                                                                          line 2
-            started = time.monotonic()
-            history = self.train(task, now, report, beside)  #                                  line 3
-            model: list[Part] | None = self.network.snapshot()  #                               line 4
-            a, best_before = history.accuracy, now.best  #                                      line 5
-            now.best = max(now.best, a)  #                                                      line 6
-            now.epochs += len(history.accuracies)
-            now.samples += history.samples
-            worse = a <= best_before if last else a < now.best - self.accuracy_loss / 100
-            if now.phase > self.min_phases and worse:  #                                lines 7 and 14
-                model, stable = now.previous, now.protected_before  #        M[p-1], S[p-2]: 15 and 16
-                now.tau = self.schedule(now.phase - 2)
-                break
-            tau = self.schedule(now.phase)  #                                                   line 8
-            if tau <= FLOOR:
-                stable = now.protected  #                              the floor ends with M[p], S[p-1]
-                now.tau = self.schedule(now.phase - 1)
-                break
-            now.protected_before, now.previous = now.protected, model
-            now.protected = self.select(task, tau, last)  #                        lines 9 and 10
-            found = self.rewire(now)  #                                                lines 11 and 12
-            now.tau, now.seconds = tau, now.seconds + time.monotonic() - started
-            report(self._phase_event(task, now, a, found))
-            now.phase += 1  #                                                                  line 13
+            with self._whole_phase(now):
+                history = self.train(task, now, report, beside)  #                              line 3
+                model = self.network.snapshot()  #                                              line 4
+                a, best_before = history.accuracy, now.best  #                                  line 5
+                now.best = max(now.best, a)  #                                                  line 6
+                if now.phase > self.min_phases and self._worse(a, best_before, last):  # lines 7 and 14
+                    assert now.previous is not None  # min_phases >= 2, tau(1) is above the floor
+                    assert now.protected_before is not None
+                    now.tau = self.schedule(now.phase - 2)
+                    return self._finish(task, now, now.previous, now.protected_before, report)  # 15-19
+                tau = self.schedule(now.phase)  #                                               line 8
+                if tau <= FLOOR:  #                            ends with M[p] and S[p-1]; lines 17 to 19
+                    now.tau = self.schedule(now.phase - 1)
+                    return self._finish(task, now, model, now.protected, report)
+                now.protected_before, now.previous = now.protected, model
+                now.protected = self.select(task, tau, last)  #                        lines 9 and 10
+                now.tau, found = tau, self.rewire(now)  #                             lines 11 and 12
+                report(self._phase_event(task, now, a, found))
+                now.phase += 1  #                                                              line 13
             if checkpoint is not None:
                 checkpoint()
-        assert model is not None  # min_phases >= 2, and tau(1) is above the floor
-        assert stable is not None
-        now.seconds += time.monotonic() - started
-        return self._finish(task, now, model, stable, report)  #                        lines 15 to 19
+
+    def _worse(self, a: float, best_before: float, last: bool) -> bool:
+        """Line 7. The last task drops nothing, so that a_f has no say: it wants to get better."""
+        if last:
+            return a <= best_before
+        # Shares of samples are compared with points: rounding must not decide when they are equal.
+        return max(a, best_before) - self.accuracy_loss / 100 - a > 1e-9
 
     def train(self, task: Task, now: Progress, report: Report, beside: Beside | None = None) -> History:
         """Line 3: e epochs with a new optimizer, ending with the phase's best epoch (fidelity, row 5)."""
-        return fit(
+        history = fit(
             self.network,
             task.train,
             task_loss(task.classes, self.masking),
@@ -201,14 +208,18 @@ class NISPA(Learner):
                 }
             ),
         )
+        now.epochs += len(history.accuracies)
+        now.samples += history.samples
+        return history
 
     def select(self, task: Task, tau: float, last: bool = False) -> list[Bits]:
         """Lines 9 and 10: S and its new candidates, by total activation on the training split."""
         protected = self._start_of_task(task)
         sums = self.network.engine.activation_sums(self.network, task.train.batches(512))
         for g, activation in zip(self.wiring.hidden, sums, strict=True):
-            chosen = select_candidates(activation, protected[g], tau, self.selection)
-            protected[g] |= chosen | last  # the last task takes every free unit, also a silent one
+            protected[g] |= select_candidates(activation, protected[g], tau, self.selection)
+        if last:  # takes every free unit, also a silent one, and degrades none
+            return [protected[g] | (g in self.wiring.hidden) for g in range(len(protected))]
         return degrade(self.wiring, protected)
 
     def rewire(self, now: Progress) -> Event:
@@ -236,7 +247,6 @@ class NISPA(Learner):
         if self.reinitialize:
             network.reinitialize(generator(self.seed, REINIT, now.task), keep=wiring.stable[1:])
         network.lay_out(self._frozen())
-        self.progress = None
         record = TaskRecord(
             name=task.name,
             classes=list(task.classes),
@@ -250,8 +260,9 @@ class NISPA(Learner):
             plastic_units=[int((~wiring.stable[g]).sum()) for g in wiring.hidden],
             free_connections=wiring.free_connections(),
             validation_accuracy=self._validate(task),
-            seconds=now.seconds,
+            seconds=now.seconds + time.monotonic() - now.started,
         )
+        self.progress = None
         self.tasks.append(record)
         report({"event": "task", "task": now.task, **vars(record)})
         return record
@@ -268,9 +279,39 @@ class NISPA(Learner):
                     " a single one can stop the task",
                     report,
                 )
-            self.progress = Progress(task=len(self.tasks), protected=self._start_of_task(task))
-        self._lay_out(self.progress)
-        return self.progress
+            self.progress = Progress(
+                task=len(self.tasks),
+                name=task.name,
+                classes=list(task.classes),
+                protected=self._start_of_task(task),
+            )
+        now = self.progress
+        if (now.name, now.classes) != (task.name, list(task.classes)):
+            raise NispaError(
+                f"task {now.name!r} (classes {now.classes}) is half learned; learn it to its end before"
+                f" {task.name!r}"
+            )
+        if len(now.protected[-1]) != self.network.classes:
+            raise NispaError(f"outputs were added in the middle of task {now.name!r}; add them between tasks")
+        self._lay_out(now)
+        return now
+
+    @contextlib.contextmanager
+    def _whole_phase(self, now: Progress) -> Iterator[None]:
+        """A phase happens whole or not at all: whatever interrupts it, the learner is back at its start."""
+        now.started = time.monotonic()
+        begin, parts = replace(now), self.network.snapshot()
+        stable, became = self.wiring.copy_stable(), [log.copy() for log in self.wiring.became]
+        try:
+            yield
+            now.seconds += time.monotonic() - now.started
+        except BaseException:
+            self.progress = begin
+            del self.tasks[begin.task :]
+            self.network.restore(parts)
+            self.wiring.stable, self.wiring.became = stable, became
+            self._lay_out(begin)
+            raise
 
     def _start_of_task(self, task: Task) -> list[Bits]:
         """S at the task's start, and the outputs of the task (stable by definition)."""
@@ -319,7 +360,7 @@ class NISPA(Learner):
         data = {"network": network_data(self.network), "tasks": [asdict(r) for r in self.tasks]}
         if (now := self.progress) is None:
             return State(network_tensors(self.network), {**data, "progress": None})
-        plain = {name: getattr(now, name) for name in PLAIN}
+        plain = {name: getattr(now, name) for name in (field.name for field in fields(Place))}
         tensors = {
             **network_tensors(self.network),
             **pack_groups(now.protected, "protected."),
@@ -329,17 +370,21 @@ class NISPA(Learner):
         return State(tensors, {**data, "progress": plain})
 
     def load_state(self, state: State) -> None:
-        self.network = build_network(state.tensors, state.data["network"])
-        self.tasks = [TaskRecord(**record) for record in state.data["tasks"]]
-        self.progress = None
-        if (plain := state.data["progress"]) is not None:
-            units = self.wiring.groups
-            self.progress = Progress(
-                protected=unpack_groups(state.tensors, units, "protected."),
-                protected_before=unpack_groups(state.tensors, units, "protected_before."),
-                previous=unpack_parts(state.tensors, self.network.shape, "previous."),
-                **{name: plain[name] for name in PLAIN},
+        network = build_network(state.tensors, state.data["network"]).to(self.network.device)
+        tasks = records(state.data["tasks"], network.classes)
+        progress = None
+        if state.data["progress"] is not None:
+            place = plain_as(Place, state.data["progress"], "progress")
+            groups, tensors, later = network.wiring.groups, state.tensors, place.phase > 1
+            progress = Progress(
+                protected=unpack_groups(tensors, groups, "protected."),
+                protected_before=unpack_groups(tensors, groups, "protected_before.") if later else None,
+                previous=unpack_parts(tensors, network.shape, "previous.") if later else None,
+                **asdict(place),
             )
+            if progress.task != len(tasks):
+                raise NispaError(f"task {progress.task} is half learned after {len(tasks)}; damaged")
+        self.network, self.tasks, self.progress = network, tasks, progress
         self.network.lay_out(self._frozen())
 
     def _check_options(self) -> None:

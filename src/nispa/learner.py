@@ -7,13 +7,15 @@ tensors and JSON, kept apart from the hyperparameters, so that a checkpoint runs
 from __future__ import annotations
 
 import inspect
+import json
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from nispa.data.samples import Batch, Samples
@@ -25,6 +27,7 @@ from nispa.training import accuracy, mask_logits
 Event = dict[str, Any]
 """One line of a run's log: {"event": "epoch" | "phase" | "task", …}, plain JSON."""
 Report = Callable[[Event], None]
+T = TypeVar("T")
 
 
 def silent(event: Event) -> None:
@@ -58,6 +61,25 @@ class TaskRecord:
     seconds: float = 0.0
 
 
+def plain_as(kind: type[T], plain: Any, what: str) -> T:
+    """JSON of a file as a typed value; what does not fit is an error of one line."""
+    try:
+        return TypeAdapter(kind).validate_json(json.dumps(plain), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in (what, *first["loc"]))
+        raise NispaError(f"{where} is not readable ({first['msg']}); the file is damaged") from None
+
+
+def records(plain: Any, outputs: int) -> list[TaskRecord]:
+    """The learned tasks of a file, checked against the network that learned them."""
+    found = plain_as(list[TaskRecord], plain, "tasks")
+    classes = [c for record in found for c in record.classes]
+    if len(set(classes)) < len(classes) or not all(0 <= c < outputs for c in classes):
+        raise NispaError(f"the tasks' classes do not fit a network of {outputs} outputs; the file is damaged")
+    return found
+
+
 @dataclass
 class State:
     """Everything that a learner has learned, and where it stands."""
@@ -70,6 +92,8 @@ class Learner(ABC):
     """What every method offers; methods add hyperparameters as keyword arguments of ``__init__``."""
 
     name: ClassVar[str]
+    forgets: ClassVar[bool] = True
+    """False is a promise: what a finished task's outputs answer never changes again, to the bit."""
     network: Network
     masking: str = "true"
     seed: int = 0
@@ -104,8 +128,25 @@ class Learner(ABC):
     def logits(self, x: Tensor | Batch, task: int) -> Tensor:
         """Answers for a learned task: outputs of other tasks are minus infinity."""
         classes = self.record(task).classes
+        if isinstance(x, Tensor):
+            self._readable(x)
         with torch.no_grad():
             return mask_logits(self.answer(x, task), classes, self.masking)
+
+    def _readable(self, x: Tensor) -> None:
+        """Refuse a tensor that the network would misread."""
+        if x.dtype == torch.uint8:
+            raise NispaError(
+                "inputs are bytes; how they are scaled belongs to their task: give task.test.batch(rows),"
+                " or the scaled values as floats"
+            )
+        if x.dim() < 2 or not _fits(tuple(x.shape[1:]), self.network.shape.input):
+            raise NispaError(
+                f"inputs have shape {list(x.shape)}, the network reads {['N', *self.network.shape.input]}"
+            )
+        bad = int((~torch.isfinite(x)).flatten(1).any(1).sum())
+        if bad:
+            raise NispaError(f"{bad} of {len(x)} inputs hold NaN or infinity; clean or drop them")
 
     def predict(self, x: Tensor | Batch, task: int) -> Tensor:
         """The highest of the task's answers, one class number per sample."""
@@ -123,8 +164,7 @@ class Learner(ABC):
         """Refuse a task that this learner cannot learn, in one line."""
         shape = tuple(task.train.inputs.shape[1:])
         expected = self.network.shape.input
-        flat = len(expected) == 1 and torch.Size(shape).numel() == expected[0]
-        if shape != expected and not flat:
+        if not _fits(shape, expected):
             raise NispaError(
                 f"task {task.name!r} has inputs of shape {list(shape)}, the network reads {list(expected)};"
                 " resize the inputs or build the network for them"
@@ -148,3 +188,8 @@ class Learner(ABC):
         if not 0 <= task < len(self.tasks):
             raise NispaError(f"there is no task {task}: {len(self.tasks)} learned so far, counted from 0")
         return self.tasks[task]
+
+
+def _fits(shape: tuple[int, ...], expected: tuple[int, ...]) -> bool:
+    """Inputs as they are, or flattened for a network that reads features."""
+    return shape == expected or (len(expected) == 1 and torch.Size(shape).numel() == expected[0])

@@ -73,7 +73,7 @@ class Network(nn.Module):
 
     def fresh(self, seed: int) -> Network:
         """Another random network of the same shape, all plastic."""
-        return Network(self.shape, seed=seed, init=self.init, engine=self.engine_choice)
+        return Network(self.shape, seed=seed, init=self.init, engine=self.engine_choice).to(self.device)
 
     @property
     def sparse_layers(self) -> list[SparseLayer]:

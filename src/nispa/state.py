@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -88,8 +87,15 @@ def network_tensors(network: Network, prefix: str = "net.") -> Tensors:
 
 def network_data(network: Network) -> dict[str, Any]:
     """The JSON beside the tensors."""
+    shape = network.shape
     return {
-        "shape": asdict(network.shape),
+        "shape": {
+            "input": list(shape.input),
+            "convolutions": [list(convolution) for convolution in shape.convolutions],
+            "hidden": list(shape.hidden),
+            "classes": shape.classes,
+            "density": shape.density,
+        },
         "seed": network.seed,
         "init": network.init,
         "engine": network.engine_choice,

@@ -121,6 +121,7 @@ def fit(
             if after_step is not None:
                 after_step()
             history.samples += len(rows)
+        _check_finite(network, epoch, how)
         accuracy = validate() if validate is not None else 0.0
         history.accuracies.append(accuracy)
         if on_epoch is not None:
@@ -153,6 +154,16 @@ def augmentation(
         return lambda batch: augment(batch, rng)
 
     return of_epoch
+
+
+def _check_finite(network: Network, epoch: int, how: Optimization) -> None:
+    """A step too large ends in NaN: say so, rather than go on (and save it)."""
+    for i, layer in enumerate(network.sparse_layers, 1):
+        if not all(bool(torch.isfinite(p).all()) for p in (layer.values, layer.biases)):
+            raise NispaError(
+                f"training diverged: weights of layer {i} are NaN or infinite after epoch {epoch + 1};"
+                f" take a smaller lr than {how.lr}"
+            )
 
 
 def task_loss(classes: Sequence[int], masking: str) -> Loss:

@@ -9,7 +9,7 @@ from typing import Any
 
 from nispa.data.task import Task
 from nispa.draws import AUGMENT, BATCHES, generator
-from nispa.learner import Learner, Report, State, TaskRecord
+from nispa.learner import Learner, Report, State, TaskRecord, records
 from nispa.network import Network
 from nispa.state import build_network, network_data, network_tensors
 from nispa.training import Beside, Loss, Optimization, accuracy, augmentation, fit, mask_logits
@@ -84,5 +84,6 @@ def plain_state(learner: Learner, **data: Any) -> State:
 
 
 def load_plain_state(learner: Learner, state: State) -> None:
-    learner.network = build_network(state.tensors, state.data["network"])
-    learner.tasks = [TaskRecord(**record) for record in state.data["tasks"]]
+    network = build_network(state.tensors, state.data["network"]).to(learner.network.device)
+    learner.tasks = records(state.data["tasks"], network.classes)
+    learner.network = network

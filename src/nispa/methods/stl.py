@@ -22,7 +22,7 @@ from nispa.data.task import Task
 from nispa.learner import Learner, Report, State, TaskRecord, silent
 from nispa.methods.common import load_plain_state, plain_state, train_task
 from nispa.network import Network
-from nispa.state import build_network, network_tensors
+from nispa.state import build_network, network_data, network_tensors
 from nispa.training import Optimization, task_loss
 
 
@@ -30,6 +30,7 @@ class STL(Learner):
     """Learns every task in a network of its own, with early stopping on validation."""
 
     name: ClassVar[str] = "stl"
+    forgets: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -68,15 +69,15 @@ class STL(Learner):
         return (self.networks[task] if task < len(self.networks) else self.network)(x)
 
     def state(self) -> State:
-        state = plain_state(self)
+        state = plain_state(self, networks=[network_data(network) for network in self.networks])
         for i, network in enumerate(self.networks):
             state.tensors |= network_tensors(network, f"task{i}.")
         return state
 
     def load_state(self, state: State) -> None:
         load_plain_state(self, state)
-        description = state.data["network"]
         self.networks = [
-            build_network(state.tensors, description, f"task{i}.") for i in range(len(self.tasks))
+            build_network(state.tensors, description, f"task{i}.").to(self.network.device)
+            for i, description in enumerate(state.data["networks"])
         ]
         self.network = self.networks[0] if self.networks else self.network
