@@ -77,7 +77,12 @@ def test_the_loss_is_that_of_the_paper(stream: Stream) -> None:
     twin = method.network.fresh(method.network.seed)
     task, memory = stream[1], method.memory.samples
     assert memory is not None
-    now = Progress(task=1, protected=method.network.wiring.copy_stable())
+    now = Progress(
+        task=1,
+        name=task.name,
+        classes=list(task.classes),
+        protected=method.network.wiring.copy_stable(),
+    )
     method.nispa.train(task, now, silent, method.replay)
 
     rng = generator(0, BATCHES, 1, 1, 0)
