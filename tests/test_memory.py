@@ -24,19 +24,19 @@ def task(classes: tuple[int, ...], each: int = 40, side: int = 3) -> Task:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    total=st.integers(12, 200),
+    per_class=st.integers(1, 20),
     sizes=st.lists(st.integers(1, 4), min_size=1, max_size=3),
     seed=st.integers(0, 1000),
 )
-def test_every_class_seen_has_the_same_number(total: int, sizes: list[int], seed: int) -> None:
-    memory, first = Memory(total), 0
+def test_every_class_seen_has_the_same_number(per_class: int, sizes: list[int], seed: int) -> None:
+    memory, first, outputs = Memory(per_class), 0, sum(sizes)
     for number, size in enumerate(sizes):
         classes = tuple(range(first, first + size))
-        memory.add(task(classes, each=200), seed=seed, number=number)
+        memory.add(task(classes, each=200), outputs=outputs, seed=seed, number=number)
         first += size
-        assert memory.counts() == dict.fromkeys(range(first), total // first)
+        assert memory.counts() == dict.fromkeys(range(first), per_class * outputs // first)
         assert memory.samples is not None
-        assert len(memory) <= memory.total
+        assert len(memory) <= per_class * outputs
         pixels = memory.samples.inputs[:, 0, 0]
         assert torch.equal(pixels[:, 0].long(), memory.samples.labels)  # nobody has another's label
         assert len(torch.unique(pixels[:, :2], dim=0)) == len(memory)  # nobody is there twice
@@ -44,19 +44,19 @@ def test_every_class_seen_has_the_same_number(total: int, sizes: list[int], seed
 
 
 def test_shrinking_keeps_a_part_of_what_was_there() -> None:
-    memory = Memory(20)
-    memory.add(task((0, 1)), seed=3, number=0)
+    memory = Memory(5)
+    memory.add(task((0, 1)), outputs=4, seed=3, number=0)
     assert memory.samples is not None
     before = {tuple(row.flatten().tolist()) for row in memory.samples.inputs}
-    memory.add(task((2, 3)), seed=3, number=1)
+    memory.add(task((2, 3)), outputs=4, seed=3, number=1)
     old = memory.samples.take((memory.samples.labels < 2).nonzero()[:, 0])
     assert {tuple(row.flatten().tolist()) for row in old.inputs} < before
 
 
 def test_the_choice_is_random_and_the_seeds() -> None:
     def chosen(seed: int, number: int = 0) -> list[int]:
-        memory = Memory(20)
-        memory.add(task((0, 1)), seed=seed, number=number)
+        memory = Memory(5)
+        memory.add(task((0, 1)), outputs=4, seed=seed, number=number)
         assert memory.samples is not None
         return memory.samples.inputs[:, 0, 0, 1].tolist()
 
@@ -69,32 +69,43 @@ def test_the_choice_is_random_and_the_seeds() -> None:
 
 
 def test_a_class_with_too_few_samples_gives_all_it_has() -> None:
-    memory = Memory(60)
-    memory.add(task((0, 1), each=4), seed=0, number=0)
-    memory.add(task((2,), each=100), seed=0, number=1)
+    memory = Memory(20)
+    memory.add(task((0, 1), each=4), outputs=3, seed=0, number=0)
+    memory.add(task((2,), each=100), outputs=3, seed=0, number=1)
     assert memory.counts() == {0: 4, 1: 4, 2: 20}
 
 
 def test_an_order_rules_which_samples_stay() -> None:
-    memory = Memory(12)
-    memory.add(task((0, 1)), seed=0, number=0, order=lambda samples, n: torch.arange(39, 39 - n, -1))
-    memory.add(task((2,)), seed=0, number=1, order=lambda samples, n: torch.arange(n))
+    memory = Memory(4)
+    memory.add(
+        task((0, 1)), outputs=3, seed=0, number=0, order=lambda samples, n: torch.arange(39, 39 - n, -1)
+    )
+    memory.add(task((2,)), outputs=3, seed=0, number=1, order=lambda samples, n: torch.arange(n))
     assert memory.samples is not None
     assert memory.samples.inputs[:, 0, 0, 1].tolist() == [39, 38, 37, 36] * 2 + [0, 1, 2, 3]
 
 
-def test_too_many_classes_and_no_room_are_clear_errors() -> None:
-    memory = Memory(2)
-    memory.add(task((0, 1)), seed=0, number=0)
-    with pytest.raises(NispaError, match="cannot hold 3 classes; raise per_class"):
-        memory.add(task((2,)), seed=0, number=1)
-    with pytest.raises(NispaError, match="want 1 or more"):
+def test_a_memory_for_nobody_is_refused() -> None:
+    with pytest.raises(NispaError, match="per_class is 0"):
         Memory(0)
 
 
+def test_outputs_that_were_added_make_room_and_count_as_0_in_older_logits() -> None:
+    network = mlp((1, 3, 3), [4], classes=2, density=1.0)
+    memory = Memory(5)
+    memory.add(task((0, 1)), outputs=2, seed=0, number=0, answers=network)
+    assert memory.logits is not None
+    stored = memory.logits
+    network.add_outputs(2)
+    memory.add(task((2, 3)), outputs=4, seed=0, number=1, answers=network)
+    assert memory.counts() == {0: 5, 1: 5, 2: 5, 3: 5}
+    assert torch.equal(memory.logits[:10, :2], stored)
+    assert not memory.logits[:10, 2:].any()
+
+
 def test_draws_are_without_repetition_and_the_whole_memory_if_it_is_small() -> None:
-    memory = Memory(20)
-    memory.add(task((0, 1)), seed=0, number=0)
+    memory = Memory(5)
+    memory.add(task((0, 1)), outputs=4, seed=0, number=0)
     rng = np.random.default_rng(0)
     assert len(set(memory.draw(7, rng).tolist())) == 7
     assert sorted(memory.draw(64, rng).tolist()) == list(range(20))
@@ -102,12 +113,12 @@ def test_draws_are_without_repetition_and_the_whole_memory_if_it_is_small() -> N
 
 def test_tensors_bring_it_back_and_damage_is_refused() -> None:
     network = mlp((1, 3, 3), [4], classes=3, density=1.0)
-    memory = Memory(20)
-    memory.add(task((0, 1)), seed=0, number=0, answers=network)
+    memory = Memory(5)
+    memory.add(task((0, 1)), outputs=4, seed=0, number=0, answers=network)
     assert memory.logits is not None
     assert memory.samples is not None
     assert torch.equal(memory.logits, network(memory.samples.batch(torch.arange(20))))
-    again = Memory(20)
+    again = Memory(5)
     again.load(memory.tensors(), network)
     assert again.samples is not None
     assert again.logits is not None
@@ -121,4 +132,4 @@ def test_tensors_bring_it_back_and_damage_is_refused() -> None:
         ("memory.logits", memory.logits[:3]),
     ):
         with pytest.raises(NispaError, match="damaged"):
-            Memory(20).load({**memory.tensors(), name: damaged}, network)
+            Memory(5).load({**memory.tensors(), name: damaged}, network)

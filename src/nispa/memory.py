@@ -6,11 +6,11 @@ class lie in an order of importance (random, or a method's own), so that making 
 means cutting every other class's list shorter. What is stored stays as it came (uint8 pixels).
 
     >>> from nispa.data import streams
-    >>> stream, memory = streams.digits(), Memory(total=100)
-    >>> memory.add(stream[0], seed=0, number=0)
+    >>> stream, memory = streams.digits(), Memory(per_class=10)
+    >>> memory.add(stream[0], outputs=10, seed=0, number=0)
     >>> len(memory), memory.counts()
     (100, {0: 50, 1: 50})
-    >>> memory.add(stream[1], seed=0, number=1)
+    >>> memory.add(stream[1], outputs=10, seed=0, number=1)
     >>> memory.counts()
     {0: 25, 1: 25, 2: 25, 3: 25}
 """
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from nispa.data.samples import Batch, Samples
@@ -38,12 +39,14 @@ Order = Callable[[Samples, int], Tensor]
 
 
 class Memory:
-    """Samples of earlier tasks, ``total`` of them in all, with logits beside them if a method gives any."""
+    """Samples of earlier tasks, ``per_class`` times the network's outputs in all, with logits beside them
+    if a method gives any.
+    """
 
-    def __init__(self, total: int) -> None:
-        if total < 1:
-            raise NispaError(f"a memory of {total} samples holds nothing; want 1 or more (per_class)")
-        self.total = total
+    def __init__(self, per_class: int) -> None:
+        if per_class < 1:
+            raise NispaError(f"per_class is {per_class}, the samples in memory per class; want 1 or more")
+        self.per_class = per_class
         self.samples: Samples | None = None
         self.logits: Tensor | None = None
         """``[N, outputs]``, what the network answered when a sample was stored (DER)."""
@@ -62,6 +65,7 @@ class Memory:
         self,
         task: Task,
         *,
+        outputs: int,
         seed: int,
         number: int,
         order: Order | None = None,
@@ -73,18 +77,15 @@ class Memory:
         stored with the new samples.
         """
         seen = [*self.counts(), *task.classes]
-        share = self.total // len(seen)
-        if share == 0:
-            raise NispaError(
-                f"a memory of {self.total} samples cannot hold {len(seen)} classes; raise per_class"
-            )
+        share = self.per_class * outputs // len(seen)
         rng = generator(seed, MEMORY, number)
         kept, logits = [], []
         for label in self.counts():
             assert self.samples is not None
             rows = (self.samples.labels == label).nonzero()[:share, 0]
             kept.append(self.samples.take(rows))
-            logits.extend([] if self.logits is None else [self.logits[rows]])
+            if self.logits is not None:  # outputs that were added since count as 0
+                logits.append(F.pad(self.logits[rows], (0, outputs - self.logits.shape[1])))
         for label in task.classes:
             members = (task.train.labels == label).nonzero()[:, 0]
             if order is None:

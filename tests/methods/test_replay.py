@@ -72,7 +72,7 @@ def test_no_plastic_unit_feeds_a_class_that_was_seen(stream: Stream) -> None:
 def test_the_loss_is_that_of_the_paper(stream: Stream) -> None:
     """One SGD step on CE(task) + lambda CE(memory), computed by hand from the same draws."""
     method = learner(stream, replay_weight=2.5, batch_size=10_000, lr=0.2)
-    method.memory.add(stream[0], seed=0, number=0)
+    method.memory.add(stream[0], outputs=10, seed=0, number=0)
     method.network.lay_out([np.zeros(n, dtype=bool) for n in method.network.wiring.groups[1:]])
     twin = method.network.fresh(method.network.seed)
     task, memory = stream[1], method.memory.samples

@@ -18,6 +18,11 @@ METHODS: dict[str, tuple[str, str, str]] = {
         "NISPAReplay",
         "the paper's class-incremental variant: a memory, the last layer never frozen",
     ),
+    "er": ("nispa.methods.er", "ER", "class-incremental: experience replay with a class-balanced memory"),
+    "der": ("nispa.methods.der", "DER", "class-incremental: replays the logits that were stored"),
+    "der++": ("nispa.methods.derpp", "DERPlusPlus", "class-incremental: DER and the labels"),
+    "icarl": ("nispa.methods.icarl", "ICaRL", "class-incremental: nearest mean of exemplars, distillation"),
+    "a-gem": ("nispa.methods.agem", "AGEM", "class-incremental: gradients projected by the memory's"),
 }
 """name -> (module, class, one line for people)"""
 

@@ -75,7 +75,7 @@ class NISPAReplay(Learner):
         self.phase_epochs, self.accuracy_loss, self.min_phases = phase_epochs, accuracy_loss, min_phases
         self.tau_period, self.tau_schedule = tau_period, tau_schedule
         self.growth, self.selection = growth, selection
-        self.memory = Memory(per_class * network.classes)
+        self.memory = Memory(per_class)
         self.nispa = NISPA(
             network,
             lr=lr,
@@ -108,7 +108,7 @@ class NISPAReplay(Learner):
         number = len(self.tasks)
         beside = self.replay if len(self.memory) else None
         record = self.nispa.learn(task, last=last, report=report, checkpoint=checkpoint, beside=beside)
-        self.memory.add(task, seed=self.seed, number=number)
+        self.memory.add(task, outputs=self.network.classes, seed=self.seed, number=number)
         return record
 
     def replay(self, size: int, rng: np.random.Generator) -> Tensor:

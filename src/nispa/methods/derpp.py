@@ -1,0 +1,66 @@
+"""DER++, dark experience replay with labels (Buzzega et al., NeurIPS 2020, eq. 6).
+
+DER's loss and, on a second batch of the memory, cross-entropy with the labels:
+CE(task) + alpha · mean (f(x') - z')² + beta · CE(y'', f(x'')).
+
+    >>> import nispa
+    >>> stream = nispa.streams.digits()
+    >>> net = nispa.mlp(stream.input_shape, [60, 60], classes=stream.classes, density=0.3)
+    >>> learner = nispa.methods.method_class("der++")(net, epochs=2, per_class=10)
+    >>> learner.learn(stream[0]).epochs
+    2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, Literal
+
+import numpy as np
+from torch import Tensor
+
+from nispa.data.task import Task
+from nispa.learner import Report, TaskRecord, silent
+from nispa.methods.rehearsal import Rehearsal, logit_loss, memory_loss
+from nispa.network import Network
+from nispa.training import Optimization
+
+
+class DERPlusPlus(Rehearsal):
+    """Keeps its answers and the labels on a memory of earlier tasks."""
+
+    name: ClassVar[str] = "der++"
+
+    def __init__(
+        self,
+        network: Network,
+        *,
+        lr: float = 0.05,
+        batch_size: int = 64,
+        epochs: int = 10,
+        per_class: int = 100,
+        logit_weight: float = 0.2,
+        replay_weight: float = 0.5,
+        optimizer: Literal["adam", "sgd"] = "sgd",
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        how = Optimization(lr, batch_size, optimizer, momentum, weight_decay)
+        super().__init__(network, seed, how, epochs=epochs, per_class=per_class)
+        self.logit_weight, self.replay_weight = logit_weight, replay_weight
+
+    def learn(
+        self,
+        task: Task,
+        *,
+        last: bool = False,
+        report: Report = silent,
+        checkpoint: Callable[[], None] | None = None,
+    ) -> TaskRecord:
+        return self.train(task, report, beside=self.replay, answers=self.network)
+
+    def replay(self, size: int, rng: np.random.Generator) -> Tensor:
+        """alpha · mean square of f(x') - z', and beta · CE on another batch."""
+        logits = self.logit_weight * logit_loss(self.network, self.memory, size, rng)
+        return logits + self.replay_weight * memory_loss(self.network, self.memory, size, rng)
