@@ -7,7 +7,7 @@ docs/algorithm.md lists the order of the draws at each address.
 
 import numpy as np
 
-INIT, BATCHES, REWIRE, REINIT, SPLIT, OUTPUTS, MEMORY, AUGMENT = range(8)
+INIT, BATCHES, REWIRE, REINIT, SPLIT, OUTPUTS, MEMORY, AUGMENT, IMPORTANCE = range(9)
 
 
 def generator(seed: int, purpose: int, task: int = 0, phase: int = 0, epoch: int = 0) -> np.random.Generator:

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from nispa.data.samples import Batch, Samples
-from nispa.data.task import Task
+from nispa.data.task import Stream, Task
 from nispa.errors import NispaError
 from nispa.network import Network
 from nispa.training import accuracy, mask_logits
@@ -193,3 +193,15 @@ class Learner(ABC):
 def _fits(shape: tuple[int, ...], expected: tuple[int, ...]) -> bool:
     """Inputs as they are, or flattened for a network that reads features."""
     return shape == expected or (len(expected) == 1 and torch.Size(shape).numel() == expected[0])
+
+
+class Bound(Learner):
+    """A method that is no continual learner but a bound for them: it may look at the whole stream.
+
+    ``foresee`` is called once, before the first ``learn`` and before any ``load_state``. No other method
+    is ever shown more than the task at hand, or how many there will be.
+    """
+
+    @abstractmethod
+    def foresee(self, stream: Stream) -> None:
+        """Take from the stream what the bound has to know beforehand."""

@@ -32,6 +32,7 @@ TINY: dict[str, Any] = {
     "accuracy_loss": 100.0,
     "batch_size": 8,
     "patience": 2,
+    "shares": 3,
 }
 """Hyperparameters that make any method quick; a method is given those that it knows."""
 

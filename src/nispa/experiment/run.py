@@ -31,7 +31,7 @@ from nispa.data.task import Stream
 from nispa.errors import NispaError
 from nispa.experiment.recipe import Recipe, validate
 from nispa.experiment.results import Results
-from nispa.learner import Event, Learner, Report, silent
+from nispa.learner import Bound, Event, Learner, Report, silent
 
 CONFIG, EVENTS, RESULTS, MODEL = "config.json", "events.jsonl", "results.json", "model.nispa"
 CHECKPOINT, PREVIOUS = "checkpoint.nispa", "checkpoint.previous.nispa"
@@ -107,7 +107,10 @@ def build(config: Config) -> tuple[Stream, Learner]:
     else:
         shape: dict[str, Any] = {"kernel": network.kernel, "pool_after": network.pool_after}
         net = cnn(stream.input_shape, network.filters, network.hidden, **shape, **common)
-    return stream, method_class(recipe.method_name)(net, seed=config.seed, **recipe.hyperparameters)
+    learner = method_class(recipe.method_name)(net, seed=config.seed, **recipe.hyperparameters)
+    if isinstance(learner, Bound):
+        learner.foresee(stream)
+    return stream, learner
 
 
 def run(folder: Path, report: Report = silent) -> dict[str, Any]:

@@ -13,6 +13,17 @@ if TYPE_CHECKING:
 METHODS: dict[str, tuple[str, str, str]] = {
     "nispa": ("nispa.algorithm", "NISPA", "the paper's method: forgets nothing, fixed density"),
     "stl": ("nispa.methods.stl", "STL", "one fresh network of the same density per task: the upper bound"),
+    "stl-iso": (
+        "nispa.methods.stl_iso",
+        "STLIso",
+        "one network of density d/T per task: the lower bound with as many connections in all",
+    ),
+    "joint": ("nispa.methods.joint", "Joint", "all tasks at once: the upper bound of one network for all"),
+    "finetune": ("nispa.methods.finetune", "Finetune", "task after task, nothing done against forgetting"),
+    "ewc": ("nispa.methods.ewc", "EWC", "elastic weight consolidation: Fisher information holds weights"),
+    "si": ("nispa.methods.si", "SI", "synaptic intelligence: a weight's share in the training holds it"),
+    "mas": ("nispa.methods.mas", "MAS", "memory aware synapses: the logits' sensitivity holds weights"),
+    "clnp": ("nispa.methods.clnp", "CLNP", "neural pruning: L1, then freeze the active units"),
     "nispa-replay": (
         "nispa.methods.replay",
         "NISPAReplay",

@@ -9,10 +9,11 @@ from typing import Any
 
 from nispa.data.task import Task
 from nispa.draws import AUGMENT, BATCHES, generator
+from nispa.errors import NispaError
 from nispa.learner import Learner, Report, State, TaskRecord, records
 from nispa.network import Network
 from nispa.state import build_network, network_data, network_tensors
-from nispa.training import Beside, Loss, Optimization, accuracy, augmentation, fit, mask_logits
+from nispa.training import Beside, History, Loss, Optimization, accuracy, augmentation, fit, mask_logits
 
 
 def train_task(
@@ -29,11 +30,14 @@ def train_task(
     beside: Beside | None = None,
     adjust: Callable[[], None] | None = None,
     after_step: Callable[[], None] | None = None,
+    on_epoch: Callable[[int, float], None] | None = None,
+    after: Callable[[TaskRecord, History], None] | None = None,
 ) -> TaskRecord:
     """Train on one task, with early stopping on validation, and note it in ``learner.tasks``.
 
     ``beside`` adds a term to every step's loss, ``adjust`` may change the gradients between backward and
-    step, ``after_step`` see the new weights.
+    step, ``after_step`` and ``on_epoch`` see the new weights. ``after`` does what the method has to do at
+    the task's end (measure importance, prune); its time counts, and it may complete the record.
     """
     started, number = time.monotonic(), len(learner.tasks)
 
@@ -41,6 +45,11 @@ def train_task(
         return accuracy(
             lambda batch: mask_logits(network(batch), task.classes, learner.masking), task.validation
         )
+
+    def epoch_done(epoch: int, a: float) -> None:
+        report({"event": "epoch", "task": number, "phase": 1, "epoch": epoch, "validation_accuracy": a})
+        if on_epoch is not None:
+            on_epoch(epoch, a)
 
     history = fit(
         network,
@@ -56,9 +65,7 @@ def train_task(
         adjust=adjust,
         after_step=after_step,
         augment=augmentation(task, lambda epoch: generator(learner.seed, AUGMENT, number, 1, epoch)),
-        on_epoch=lambda epoch, a: report(
-            {"event": "epoch", "task": number, "phase": 1, "epoch": epoch, "validation_accuracy": a}
-        ),
+        on_epoch=epoch_done,
     )
     record = TaskRecord(
         task.name,
@@ -68,11 +75,24 @@ def train_task(
         epochs=len(history.accuracies),
         samples=history.samples,
         validation_accuracy=history.accuracy,
-        seconds=time.monotonic() - started,
     )
-    learner.tasks.append(record)
-    report({"event": "task", "task": number, **vars(record)})
+    if after is not None:
+        after(record, history)
+    record.seconds = time.monotonic() - started
+    note(learner, record, report)
     return record
+
+
+def note(learner: Learner, record: TaskRecord, report: Report) -> None:
+    """The task is learned: it counts from here on."""
+    report({"event": "task", "task": len(learner.tasks), **vars(record)})
+    learner.tasks.append(record)
+
+
+def require(ok: bool, name: str, value: object, want: str) -> None:
+    """Refuse a hyperparameter in one line."""
+    if not ok:
+        raise NispaError(f"{name} is {value}; want {want}")
 
 
 def plain_state(learner: Learner, **data: Any) -> State:

@@ -12,22 +12,15 @@ With NISPA's density it is the upper bound, since every task has all connections
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar, Literal
 
-from torch import Tensor
-
-from nispa.data.samples import Batch
-from nispa.data.task import Task
-from nispa.learner import Learner, Report, State, TaskRecord, silent
-from nispa.methods.common import load_plain_state, plain_state, train_task
+from nispa.methods.single import SingleTask
 from nispa.network import Network
-from nispa.state import build_network, network_data, network_tensors
-from nispa.training import Optimization, task_loss
+from nispa.training import Optimization
 
 
-class STL(Learner):
-    """Learns every task in a network of its own, with early stopping on validation."""
+class STL(SingleTask):
+    """Learns every task in a network of its own; the best validation epoch counts."""
 
     name: ClassVar[str] = "stl"
     forgets: ClassVar[bool] = False
@@ -44,40 +37,8 @@ class STL(Learner):
         weight_decay: float = 0.0,
         seed: int = 0,
     ) -> None:
-        super().__init__(network, seed)
-        self.lr, self.batch_size, self.epochs = lr, batch_size, epochs
-        self.optimizer, self.momentum, self.weight_decay = optimizer, momentum, weight_decay
-        self.how = Optimization(lr, batch_size, optimizer, momentum, weight_decay)
-        self.networks: list[Network] = []
+        how = Optimization(lr, batch_size, optimizer, momentum, weight_decay)
+        super().__init__(network, how, epochs, seed)
 
-    def learn(
-        self,
-        task: Task,
-        *,
-        last: bool = False,
-        report: Report = silent,
-        checkpoint: Callable[[], None] | None = None,
-    ) -> TaskRecord:
-        self.admit(task)
-        number = len(self.tasks)
-        network = self.network if number == 0 else self.network.fresh(self.network.seed + number)
-        self.networks.append(network)
-        loss = task_loss(task.classes, self.masking)
-        return train_task(self, network, task, loss, self.how, epochs=self.epochs, report=report)
-
-    def answer(self, x: Tensor | Batch, task: int) -> Tensor:
-        return (self.networks[task] if task < len(self.networks) else self.network)(x)
-
-    def state(self) -> State:
-        state = plain_state(self, networks=[network_data(network) for network in self.networks])
-        for i, network in enumerate(self.networks):
-            state.tensors |= network_tensors(network, f"task{i}.")
-        return state
-
-    def load_state(self, state: State) -> None:
-        load_plain_state(self, state)
-        self.networks = [
-            build_network(state.tensors, description, f"task{i}.").to(self.network.device)
-            for i, description in enumerate(state.data["networks"])
-        ]
-        self.network = self.networks[0] if self.networks else self.network
+    def check(self) -> None:
+        """There is nothing that it has to know beforehand."""
