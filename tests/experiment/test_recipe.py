@@ -28,6 +28,35 @@ REPLAY = {  # the same table's Replay rows: lr, batch, e, a_f, k, d, lambda
 }
 
 
+# The authors' scripts: lr, batch, epochs, then the method's own.
+BASELINES: dict[str, dict[str, tuple[float, ...]]] = {
+    "ewc": {
+        "ef-mnist": (0.01, 256, 20, 10000, 1000),
+        "cifar10": (0.001, 128, 50, 5000, 2000),
+        "cifar100": (0.001, 32, 50, 20000, 1000),
+    },
+    "si": {
+        "ef-mnist": (0.01, 512, 20, 100, 0.1),
+        "cifar10": (0.001, 256, 50, 10, 0.1),
+        "cifar100": (0.001, 32, 50, 1000, 0.1),
+    },
+    "mas": {
+        "ef-mnist": (0.01, 512, 20, 1000),
+        "cifar10": (0.001, 256, 50, 1),
+        "cifar100": (0.001, 32, 50, 1000),
+    },
+    "clnp": {
+        "ef-mnist": (0.01, 512, 20, 1e-5, 0.5, 0.02),
+        "cifar10": (0.001, 128, 50, 1e-4, 0.75, 0.02),
+        "cifar100": (0.001, 32, 50, 1e-5, 1, 0.02),
+    },
+    "stl": {"ef-mnist": (0.01, 128, 20), "cifar10": (0.001, 256, 40), "cifar100": (0.001, 64, 40)},
+    "stl-iso": {"ef-mnist": (0.01, 128, 20), "cifar10": (0.001, 256, 40), "cifar100": (0.001, 64, 40)},
+}
+OWN = {"ewc": ("strength", "samples"), "si": ("strength", "damping"), "mas": ("strength",)}
+OWN |= {"clnp": ("l1", "margin", "threshold_step"), "stl": (), "stl-iso": ()}
+
+
 @pytest.mark.parametrize("name", recipe.names())
 def test_every_shipped_recipe_is_valid(name: str) -> None:
     found = recipe.find(name, None)
@@ -41,6 +70,32 @@ def test_recipes_are_the_rows_of_the_papers_table(name: str) -> None:
     h = found.hyperparameters
     row = (h["lr"], h["batch_size"], h["phase_epochs"], h["accuracy_loss"], h["tau_period"])
     assert (*row, found.network.density) == TABLE[name]
+
+
+@pytest.mark.parametrize("method", BASELINES)
+@pytest.mark.parametrize("stream", ["ef-mnist", "cifar10", "cifar100"])
+def test_baselines_have_the_values_of_the_authors_scripts(method: str, stream: str) -> None:
+    found = recipe.find(stream, method)
+    h = found.hyperparameters
+    row = tuple(h[name] for name in ("lr", "batch_size", "epochs", *OWN[method]))
+    assert row == BASELINES[method][stream]
+    assert h["optimizer"] == "adam"
+    if method in ("ewc", "si", "mas"):
+        assert h["patience"] == (5 if (method, stream) == ("mas", "cifar100") else 3)
+    sparse = 0.2 if stream == "ef-mnist" else 0.1
+    assert found.network.density == (sparse if method.startswith("stl") else 1)
+    assert (found.stream, found.network.kind) == (
+        recipe.find(stream, None).stream,
+        "mlp" if stream == "ef-mnist" else "cnn",
+    )
+
+
+@pytest.mark.parametrize("stream", ["ef-mnist", "cifar10", "cifar100"])
+def test_bounds_and_baselines_run_on_the_network_of_the_paper(stream: str) -> None:
+    ours = recipe.find(stream, None).network
+    for method in (*BASELINES, "finetune", "joint"):
+        network = recipe.find(stream, method).network
+        assert network.model_copy(update={"density": ours.density}) == ours
 
 
 @pytest.mark.parametrize(("stream", "per_class"), REPLAY)
