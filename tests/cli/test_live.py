@@ -1,5 +1,6 @@
 """The table of several runs: what it says, that it fits the window, and lines where there is no terminal."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,10 @@ def log(folder: Path, events: list[dict[str, Any]]) -> Path:
 
 
 def shown(board: Board, runs: list[Status], width: int = 80, height: int = 24) -> list[str]:
-    board.console = console = Console(width=width, height=height, record=True, force_terminal=True)
-    with console.capture():
-        console.print(board.table(runs))
-    return console.export_text().splitlines()
+    text = io.StringIO()
+    board.console = Console(file=text, width=width, height=height)
+    board.console.print(board.table(runs))
+    return text.getvalue().splitlines()
 
 
 def test_the_table_says_where_every_run_stands(tmp_path: Path) -> None:

@@ -105,12 +105,13 @@ class Board:
         self.read(runs)
         counts = {state: sum(run.state == state for run in runs) for state in ORDER}
         told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+        width = min(self.console.width, 110)
         table = Table(
-            title=f"{self.root}: {told}; {_clock(time.monotonic() - self.started)}",
+            title=_cut_left(f"{self.root}: ", f"{told}; {_clock(time.monotonic() - self.started)}", width),
             title_justify="left",
             title_style="bold",
             box=box.SIMPLE_HEAD,
-            expand=self.console.width <= 100,
+            width=width,
             pad_edge=False,
             padding=(0, 1, 0, 0),
         )
@@ -159,6 +160,12 @@ def _bar(at: Standing) -> Any:
     text.append("▒" if active else "", style="green")
     text.append("·" * (width - done - active), style="dim")
     return text.append(f" {at.learned}/{at.tasks}", style="default")
+
+
+def _cut_left(path: str, rest: str, width: int) -> str:
+    """A path that loses its beginning where the line is too long."""
+    room = max(width - len(rest) - 1, 12)
+    return (path if len(path) <= room else f"…{path[-room + 1 :]}") + rest
 
 
 def _short(name: str, root: str) -> str:

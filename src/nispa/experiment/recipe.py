@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import reprlib
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -122,7 +123,7 @@ def _explain(error: ValidationError, data: Mapping[str, Any]) -> str:
             known = [*method_model(str(method.get("name", "nispa"))).model_fields, *Recipe.model_fields]
         return f"unknown name {'.'.join(path)!r}{nearest(path[-1], known)}; known are {', '.join(known)}"
     value = first.get("input")
-    shown = f" (got {value!r})" if not isinstance(value, dict) else ""
+    shown = f" (got {reprlib.repr(value)})" if not isinstance(value, dict) else ""
     return f"{'.'.join(path)}: {first['msg']}{shown}"
 
 
