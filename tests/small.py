@@ -7,8 +7,20 @@ from typing import Any
 import numpy as np
 
 from nispa.data.task import Stream, Task
+from nispa.engine import choose
+from nispa.errors import NispaError
 from nispa.network import Network, cnn, mlp
 
+
+def _built(engine: str) -> bool:
+    try:
+        return choose(engine).name == engine
+    except NispaError:
+        return False
+
+
+ENGINES = [engine for engine in ("reference", "native") if _built(engine)]
+"""The engines that run here."""
 FEATURES, IMAGE = (9,), (2, 6, 5)
 """The inputs of the small MLP and of the small CNN (odd sizes: pooling leaves a rest)."""
 
