@@ -82,7 +82,7 @@ class SparseLayer(nn.Module, ABC):
             ("units", order),
             ("starts", starts.astype(np.int32)),
             ("index", columns),
-            ("store", np.ascontiguousarray(weights, dtype=np.float32)),
+            ("store", np.array(weights, dtype=np.float32)),  # a copy: training must not reach the caller's
             ("bias_store", biases[order].astype(np.float32)),
         ):
             self.register_buffer(name, torch.from_numpy(array).to(device), persistent=False)

@@ -15,13 +15,13 @@ FLOOR = 0.05
 
 
 def cosine(period: float) -> Schedule:
-    """tau_p = (1 + cos(p·pi/k)) / 2, with ``period`` k (typically 30 or 40).
+    """tau_p = (1 + cos(p·pi/k)) / 2, with ``period`` k (typically 30 or 40); 0 from p = k on.
 
     >>> tau = cosine(30)
     >>> round(tau(1), 4), round(tau(15), 4)
     (0.9973, 0.5)
     """
-    return lambda phase: 0.5 * (1 + math.cos(phase * math.pi / period))
+    return lambda phase: 0.5 * (1 + math.cos(min(phase, period) * math.pi / period))
 
 
 def linear(step: float = 0.05) -> Schedule:

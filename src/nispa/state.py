@@ -129,8 +129,11 @@ def build_network(tensors: Mapping[str, Tensor], data: Mapping[str, Any], prefix
         if log.dtype != torch.int32 or tuple(log.shape) != (units,):
             raise NispaError(f"tensor '{prefix}became.{g}' has a wrong shape; the file is damaged")
         wiring.became[g] = log.numpy().copy()
-    if len(counts) != len(wiring.connections):
+    sizes = [connections.mask.size for connections in wiring.connections]
+    if len(counts) != len(sizes) or not all(0 <= n <= size for n, size in zip(counts, sizes, strict=True)):
         raise NispaError("the network's target counts do not match its layers; the file is damaged")
+    if not wiring.stable[0].all():
+        raise NispaError(f"tensor '{prefix}stable.0' has a plastic input; the file is damaged")
     for connections, count in zip(wiring.connections, counts, strict=True):
         connections.target_count = count
     return network
