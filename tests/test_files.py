@@ -218,7 +218,7 @@ def test_any_forged_description_is_refused_in_one_line_or_makes_a_sound_learner(
         else:
             learner.logits(torch.zeros(2, *learner.network.shape.input), 0)
     assert len(said) > 150
-    assert all(line.startswith(f"{path}: ") and "\n" not in line for line in said)
+    assert all(str(path) in line and "\n" not in line for line in said)
 
 
 def test_forged_tensors_are_refused(written: Path, tmp_path: Path) -> None:
