@@ -107,6 +107,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_bits(finished: Path, tmp_p
     assert stable_part(folder) == stable_part(finished)
     assert_same_model(folder / "model.nispa", finished / "model.nispa")
     assert stable_events(folder) == stable_events(finished)
+    assert (folder / "wiring.jsonl").read_bytes() == (finished / "wiring.jsonl").read_bytes()
 
 
 def _mark(folder: Path) -> int:

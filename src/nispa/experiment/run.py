@@ -2,10 +2,11 @@
 
     config.json                 the recipe, seed, engine, threads and data root; written first
     events.jsonl                one line per epoch, phase and task
+    wiring.jsonl                the wiring after every phase (NISPA; wiring_log.py)
     checkpoint.nispa            the learner, after the last phase; the one before it beside it
     results.json, model.nispa   when the run is complete
 
-A checkpoint knows how long the event log was, so a resumed run leaves the log that an uninterrupted one
+A checkpoint knows how long the two logs were, so a resumed run leaves the logs that an uninterrupted one
 would have left. Random draws have addresses (draws.py), so it also ends in the same bits.
 """
 
@@ -31,6 +32,7 @@ from nispa.data.task import Stream
 from nispa.errors import NispaError
 from nispa.experiment.recipe import Recipe, validate
 from nispa.experiment.results import Results
+from nispa.experiment.wiring_log import WiringLog, rewiring_learner
 from nispa.learner import Bound, Event, Learner, Report, silent
 
 CONFIG, EVENTS, RESULTS, MODEL = "config.json", "events.jsonl", "results.json", "model.nispa"
@@ -152,8 +154,10 @@ class _Run:
         self.digests: list[str] = []
         self.begun = 0
         self.before, self.started = 0.0, time.monotonic()
-        length = self._restore()
+        length, wiring_length = self._restore()
         self.events = _open_log(folder / EVENTS, length)
+        self.rewiring = rewiring_learner(self.learner)
+        self.wiring = WiringLog(folder, wiring_length) if self.rewiring is not None else None
 
     def go(self) -> dict[str, Any]:
         tasks = list(self.stream)
@@ -180,7 +184,19 @@ class _Run:
         line = {**event, "time": round(time.time(), 3)}
         self.events.write((json.dumps(line) + "\n").encode())
         self.events.flush()
+        self._record_wiring(event)
         self.report(event)
+
+    def _record_wiring(self, event: Event) -> None:
+        if self.wiring is None or self.rewiring is None:
+            return
+        kind, wiring, now = event["event"], self.rewiring.wiring, self.rewiring.progress
+        if kind == "begin" and event["task"] == 0:
+            self.wiring.record("start", 0, 0, wiring, wiring.stable)
+        elif kind == "phase" and now is not None:
+            self.wiring.record(kind, event["task"], event["phase"], wiring, now.protected)
+        elif kind == "task":
+            self.wiring.record(kind, event["task"], event["phases"], wiring, wiring.stable)
 
     def _checkpoint(self) -> None:
         from nispa.files import save
@@ -199,10 +215,11 @@ class _Run:
             begun=self.begun,
             seconds=self._seconds(),
             events=self.events.tell(),
+            wiring=self.wiring.tell() if self.wiring is not None else 0,
         )
 
-    def _restore(self) -> int:
-        """Take up the newest readable checkpoint; the length of the event log that belongs to it."""
+    def _restore(self) -> tuple[int, int]:
+        """Take up the newest readable checkpoint; the lengths of the logs that belong to it."""
         from nispa.files import read
 
         for name in (CHECKPOINT, PREVIOUS):
@@ -216,15 +233,15 @@ class _Run:
                 self.results.accuracy, self.results.chance = extra["accuracy"], extra["chance"]
                 self.results.ahead, self.digests = extra["ahead"], extra["digests"]
                 self.before = float(extra["seconds"])
-                self.begun, length = int(extra["begun"]), int(extra["events"])
+                self.begun, lengths = int(extra["begun"]), (int(extra["events"]), int(extra["wiring"]))
             except (NispaError, KeyError, TypeError, ValueError) as error:
                 self.report({"event": "warning", "text": f"{error}; going back to the checkpoint before it"})
                 self.stream, self.learner = build(self.config)
                 self.results, self.digests, self.begun = Results(self.stream), [], 0
                 continue
             self.report({"event": "resumed", "tasks": len(self.learner.tasks), "path": str(path)})
-            return length
-        return 0
+            return lengths
+        return 0, 0
 
     def _seconds(self) -> float:
         return self.before + time.monotonic() - self.started
@@ -285,11 +302,11 @@ def versions() -> dict[str, str]:
 
 
 def _open_log(path: Path, length: int) -> IO[bytes]:
-    """The event log, cut to the length that belongs to the checkpoint."""
+    """The event log, cut to the length that belongs to the checkpoint; a log that lost lines goes on."""
     try:
         log = path.open("r+b" if path.exists() else "w+b")
-        log.truncate(length)
-        log.seek(length)
+        log.truncate(min(length, path.stat().st_size))
+        log.seek(0, os.SEEK_END)
     except OSError as error:
         raise NispaError(f"cannot write {path}: {error.strerror or error}; free some space") from None
     return log
