@@ -111,6 +111,25 @@ def test_replay_recipes_are_the_rows_of_the_papers_table(stream: str, per_class:
     assert ("normalise" in found.stream.options) == (stream == "cifar10")
 
 
+@pytest.mark.parametrize("stream", ["mnist", "ef-mnist", "cifar10"])
+@pytest.mark.parametrize("method", recipe.SPARSE)
+def test_rivals_have_nispa_replays_network_and_a_dense_one_under_their_name_with_d(
+    stream: str, method: str
+) -> None:
+    replay, rival = recipe.find(stream, "nispa-replay"), recipe.find(stream, method)
+    assert (rival.network, rival.stream) == (replay.network, replay.stream)
+    assert rival.label == method
+    dense = recipe.find(stream, f"{method}-d", ["lr=0.5"])
+    assert dense.label == f"{method}-d"
+    assert dense.network.density == 1
+    assert dense.hyperparameters == {**rival.hyperparameters, "lr": 0.5}
+
+
+def test_other_methods_have_no_dense_name() -> None:
+    with pytest.raises(NispaError, match="unknown method 'nispa-d'"):
+        recipe.find("mnist", "nispa-d")
+
+
 def test_a_memory_without_a_row_of_its_own_takes_the_row_for_100() -> None:
     found = recipe.find("mnist", "nispa-replay", ["per_class=20"])
     assert found.hyperparameters["per_class"] == 20

@@ -29,6 +29,7 @@ METHODS: dict[str, tuple[str, str, str]] = {
         "NISPAReplay",
         "the paper's class-incremental variant: a memory, the last layer never frozen",
     ),
+    "ni": ("nispa.methods.ni", "NI", "class-incremental: all classes at once, the upper bound"),
     "er": ("nispa.methods.er", "ER", "class-incremental: experience replay with a class-balanced memory"),
     "der": ("nispa.methods.der", "DER", "class-incremental: replays the logits that were stored"),
     "der++": ("nispa.methods.derpp", "DERPlusPlus", "class-incremental: DER and the labels"),
