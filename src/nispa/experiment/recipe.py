@@ -35,6 +35,10 @@ SPARSE = ("er", "der", "der++", "icarl", "a-gem", "ni")
 """Baselines that the paper runs at NISPA's density, and dense under the name with ``-d`` after it."""
 
 
+LIKE = {"nispa-replay+": "nispa-replay", "nispa-free": "nispa"}
+"""Methods with the recipes of another, whose hyperparameters they share."""
+
+
 class Strict(BaseModel):
     """Unknown names are errors, and nothing changes after validation."""
 
@@ -174,6 +178,9 @@ def _read(stream: str, method: str | None, per_class: str) -> dict[str, Any]:
     if method is None or method == own:
         return data
     method_class(method)
+    if method in LIKE:
+        data = _read(stream, LIKE[method], per_class)
+        return {**data, "method": {**data.get("method", {}), "name": method}}
     for special in (f"{stream}.{method}-{per_class}", f"{stream}.{method}-100", f"{stream}.{method}"):
         if special in names():
             return _shipped(special)

@@ -29,6 +29,16 @@ METHODS: dict[str, tuple[str, str, str]] = {
         "NISPAReplay",
         "the paper's class-incremental variant: a memory, the last layer never frozen",
     ),
+    "nispa-replay+": (
+        "nispa.methods.replay_plus",
+        "NISPAReplayPlus",
+        "NISPA-Replay that answers by its exemplars' statistics on stable units",
+    ),
+    "nispa-free": (
+        "nispa.methods.free",
+        "NISPAFree",
+        "NISPA for classes without a memory: statistics of stable units tell tasks apart",
+    ),
     "ni": ("nispa.methods.ni", "NI", "class-incremental: all classes at once, the upper bound"),
     "er": ("nispa.methods.er", "ER", "class-incremental: experience replay with a class-balanced memory"),
     "der": ("nispa.methods.der", "DER", "class-incremental: replays the logits that were stored"),
