@@ -33,6 +33,11 @@ def write(path: str | Path, content: bytes | str) -> None:
         ) from None
 
 
+def leftovers(folder: Path) -> list[Path]:
+    """What ``write`` leaves behind when it is killed: files aside that never came to be."""
+    return [path for path in folder.glob(".*.tmp") if path.is_file()]
+
+
 def sync_folder(folder: Path) -> None:
     """Make a rename in this folder durable."""
     handle = os.open(folder, os.O_RDONLY)

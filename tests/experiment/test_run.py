@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,32 +89,81 @@ def test_results_have_every_field(finished: Path) -> None:
         assert {"name", "classes", "phases", "epochs", "final_tau", "stable_units", "seconds"} <= set(task)
 
 
-def test_killed_at_random_moments_it_ends_in_the_same_bits(finished: Path, tmp_path: Path) -> None:
-    """kill -9 again and again; what comes out is what an uninterrupted run gives, model file included."""
-    folder, kills = tmp_path / "killed", 0
-    prepare(folder, config())
-    rng = random.Random(1)
-    while not is_complete(folder):
-        worker = subprocess.Popen([sys.executable, "-m", "nispa.experiment.run", str(folder)])
-        # Wait until it has got somewhere since the last kill, then strike at a random moment.
-        seen, deadline = _mark(folder), time.monotonic() + 60
-        while worker.poll() is None and _mark(folder) == seen and time.monotonic() < deadline:
-            time.sleep(0.005)
-        time.sleep(rng.random() * 0.04)
-        if worker.poll() is None and kills < 6:
-            worker.send_signal(signal.SIGKILL)
-            kills += 1
-        worker.wait()
-    assert kills >= 3
+MOMENTS = ("fsync", "replace", "open")
+"""Calls of ``os`` around which a worker is killed: they are the steps of writing a file."""
+
+
+def work(folder: Path, die_at: int | None = None, die_after: float | None = None) -> bool:
+    """Run the folder in a child process that is killed -9 at its n-th moment, or after some seconds.
+
+    True if it was killed. A fork, since torch is already imported here and a start takes seconds.
+    """
+    child = os.fork()
+    if child == 0:
+        calls = 0
+
+        def counted(call: Callable[..., Any]) -> Callable[..., Any]:
+            def kill_before_or_after(*arguments: Any, **options: Any) -> Any:
+                nonlocal calls
+                calls += 1
+                if calls == die_at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                result = call(*arguments, **options)
+                calls += 1
+                if calls == die_at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return result
+
+            return kill_before_or_after
+
+        for name in MOMENTS:
+            setattr(os, name, counted(getattr(os, name)))
+        code = 1
+        try:
+            run(folder)
+            code = 0
+        finally:
+            os._exit(code)
+    if die_after is not None:
+        time.sleep(die_after)
+        os.kill(child, signal.SIGKILL)
+    status = os.waitpid(child, 0)[1]
+    assert os.WIFSIGNALED(status) or os.waitstatus_to_exitcode(status) == 0
+    return os.WIFSIGNALED(status)
+
+
+def assert_as_if_never_killed(folder: Path, finished: Path) -> None:
     assert stable_part(folder) == stable_part(finished)
     assert_same_model(folder / "model.nispa", finished / "model.nispa")
     assert stable_events(folder) == stable_events(finished)
     assert (folder / "wiring.jsonl").read_bytes() == (finished / "wiring.jsonl").read_bytes()
+    assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in finished.iterdir())
 
 
-def _mark(folder: Path) -> int:
-    path = folder / "checkpoint.nispa"
-    return path.stat().st_mtime_ns if path.exists() else 0
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="fork")
+def test_killed_at_every_step_of_writing_it_ends_in_the_same_bits(finished: Path, tmp_path: Path) -> None:
+    """kill -9 before and after an open, an fsync or a rename, of one or of two checkpoints, again and
+    again: what comes out is what an uninterrupted run gives, model file included."""
+    folder, kills = tmp_path / "killed", 0
+    prepare(folder, config())
+    while not is_complete(folder):
+        kills += work(folder, die_at=1 + 11 * kills % 29)  # any step up to the 29th, in mixed order
+        assert kills < 200
+    assert kills >= 20
+    assert_as_if_never_killed(folder, finished)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="fork")
+def test_killed_at_random_moments_it_ends_in_the_same_bits(finished: Path, tmp_path: Path) -> None:
+    """kill -9 by the clock: in training, in rewiring, in between."""
+    folder, rng = tmp_path / "killed", random.Random(1)
+    prepare(folder, config())
+    for _ in range(12):
+        if not is_complete(folder):
+            work(folder, die_after=rng.uniform(0.01, 0.4))
+    work(folder)
+    assert is_complete(folder)
+    assert_as_if_never_killed(folder, finished)
 
 
 def test_a_damaged_checkpoint_falls_back_on_the_one_before(finished: Path, tmp_path: Path) -> None:

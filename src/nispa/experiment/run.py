@@ -68,7 +68,7 @@ def prepare(folder: Path, config: Config) -> None:
         if read_config(folder).to_json() != config.to_json():
             raise NispaError(f"{folder} holds another run (see {path}); choose another --out")
         return
-    if any(folder.iterdir()):
+    if set(folder.iterdir()) - set(atomic.leftovers(folder)):
         raise NispaError(f"{folder} is not empty and holds no run; choose another --out")
     atomic.write(path, config.to_json())
 
@@ -121,6 +121,8 @@ def run(folder: Path, report: Report = silent) -> dict[str, Any]:
         if is_complete(folder):
             return read_results(folder)
         try:
+            for left in atomic.leftovers(folder):
+                left.unlink()
             return _Run(folder, report).go()
         except OSError as error:
             raise NispaError(
@@ -174,9 +176,9 @@ class _Run:
         from nispa.files import save
 
         save(self.learner, self.folder / MODEL)
-        atomic.write(self.folder / RESULTS, json.dumps(results, indent=1))
         self._tell({"event": "end", "average_accuracy": results["average_accuracy"]})
         self.events.close()
+        atomic.write(self.folder / RESULTS, json.dumps(results, indent=1))  # last: now the run is complete
         return results
 
     def _tell(self, event: Event) -> None:
