@@ -10,6 +10,7 @@ from nispa import __version__
 from nispa.cli import compare as compare_commands
 from nispa.cli import data as data_commands
 from nispa.cli import run as run_commands
+from nispa.cli import tune as tune_commands
 from nispa.errors import NispaError
 
 app = cyclopts.App(
@@ -20,6 +21,7 @@ app = cyclopts.App(
 )
 run_commands.register(app)
 compare_commands.register(app)
+tune_commands.register(app)
 app.command(data_commands.app)
 
 

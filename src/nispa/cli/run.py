@@ -84,11 +84,16 @@ def resume(
     jobs: Annotated[int, Parameter(help="How many runs go side by side.")] = 1,
     threads: Annotated[int | None, Parameter(help="Threads of all runs together.")] = None,
 ) -> int:
-    """Finish what is missing in a folder of `nispa run`, from the last checkpoint on."""
+    """Finish what is missing in a folder of `nispa run` or `nispa tune`."""
     from nispa.cli.live import follow_many
     from nispa.cli.show import follow_one
     from nispa.experiment.many import is_plan
+    from nispa.experiment.tuning import is_tuning
 
+    if is_tuning(folder):
+        from nispa.cli.tune import follow
+
+        return follow(folder, jobs, threads)
     if is_plan(folder):
         return follow_many(folder, jobs, threads)
     return follow_one(folder)

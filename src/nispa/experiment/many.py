@@ -79,7 +79,8 @@ def run_all(
         while any(run.state in ("waiting", "running") for run in runs):
             busy = sum(run.state == "running" for run in runs)
             for run in [run for run in runs if run.state == "waiting"][: max(jobs - busy, 0)]:
-                run.process, run.state = _spawn(run.folder, per_job), "running"
+                command = ["nispa.experiment.run", str(run.folder), WITH_PARENT]
+                run.process, run.state = spawn(command, run.folder / ERRORS, per_job), "running"
                 run.started = time.monotonic()
             for run in runs:
                 if run.process is not None and run.state == "running" and run.process.poll() is not None:
@@ -95,17 +96,20 @@ def run_all(
     return runs
 
 
-def _spawn(folder: Path, threads: int) -> subprocess.Popen[bytes]:
+def spawn(module: Sequence[str], errors: Path, threads: int) -> subprocess.Popen[bytes]:
     """A process of its own: no shared state, threads of its share, waiting threads asleep.
 
     What it says goes into a file, which can never fill up and block it as a pipe can. Its standard input
     is a pipe that ends when this process does, however that happens: then the worker ends too.
     """
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"}
-    command = [sys.executable, "-m", "nispa.experiment.run", str(folder), WITH_PARENT]
-    with (folder / ERRORS).open("wb") as errors:
+    with errors.open("wb") as said:
         return subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors
+            [sys.executable, "-m", *module],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
         )
 
 

@@ -91,12 +91,23 @@ def is_complete(folder: Path) -> bool:
 
 def build(config: Config) -> tuple[Stream, Learner]:
     """The stream and a new learner of a config."""
+    stream = build_stream(config)
+    return stream, build_learner(config, stream)
+
+
+def build_stream(config: Config) -> Stream:
     from nispa.data import streams
+
+    asked = config.recipe.stream
+    return streams.build(asked.name, data=config.data, seed=config.seed, **asked.options)
+
+
+def build_learner(config: Config, stream: Stream) -> Learner:
+    """A new learner for the stream; bounds are shown it."""
     from nispa.methods import method_class
     from nispa.network import cnn, mlp
 
     recipe, network = config.recipe, config.recipe.network
-    stream = streams.build(recipe.stream.name, data=config.data, seed=config.seed, **recipe.stream.options)
     common: dict[str, Any] = {
         "classes": stream.classes,
         "density": network.density,
@@ -112,7 +123,7 @@ def build(config: Config) -> tuple[Stream, Learner]:
     learner = method_class(recipe.method_name)(net, seed=config.seed, **recipe.hyperparameters)
     if isinstance(learner, Bound):
         learner.foresee(stream)
-    return stream, learner
+    return learner
 
 
 def run(folder: Path, report: Report = silent) -> dict[str, Any]:
@@ -369,7 +380,7 @@ class Log:
 def main(argument: str, *options: str) -> None:
     """Entry of a worker process: run one folder, leave errors in one line on stderr."""
     if WITH_PARENT in options:
-        threading.Thread(target=_end_with_parent, daemon=True).start()
+        threading.Thread(target=end_with_parent, daemon=True).start()
     try:
         run(Path(argument))
     except NispaError as error:
@@ -379,7 +390,7 @@ def main(argument: str, *options: str) -> None:
         raise SystemExit(130) from None
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Wait for the end of standard input. A run can be cut off anywhere, so this is as good as kill -9."""
     while os.read(0, 1):
         pass
