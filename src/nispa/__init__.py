@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from nispa.experiment.results import Results
     from nispa.files import load, save
     from nispa.learner import Learner
+    from nispa.model import Model, new, open
     from nispa.network import Network, cnn, mlp
 
 __all__ = [
     "NISPA",
     "Learner",
+    "Model",
     "Network",
     "NispaError",
     "Results",
@@ -34,6 +36,8 @@ __all__ = [
     "load",
     "methods",
     "mlp",
+    "new",
+    "open",
     "save",
     "streams",
 ]
@@ -42,6 +46,7 @@ __version__ = "0.1.0"
 _HOME = {
     "NISPA": "nispa.algorithm",
     "Learner": "nispa.learner",
+    "Model": "nispa.model",
     "Network": "nispa.network",
     "Results": "nispa.experiment.results",
     "Stream": "nispa.data.task",
@@ -51,6 +56,8 @@ _HOME = {
     "load": "nispa.files",
     "methods": "nispa",
     "mlp": "nispa.network",
+    "new": "nispa.model",
+    "open": "nispa.model",
     "save": "nispa.files",
     "streams": "nispa.data",
 }

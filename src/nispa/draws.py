@@ -9,7 +9,7 @@ import numpy as np
 
 from nispa.errors import NispaError
 
-INIT, BATCHES, REWIRE, REINIT, SPLIT, OUTPUTS, MEMORY, AUGMENT, IMPORTANCE = range(9)
+INIT, BATCHES, REWIRE, REINIT, SPLIT, OUTPUTS, MEMORY, AUGMENT, IMPORTANCE, ROOM = range(10)
 
 
 def generator(seed: int, purpose: int, task: int = 0, phase: int = 0, epoch: int = 0) -> np.random.Generator:

@@ -37,7 +37,7 @@ def decode(
                     f"{what}: {image.width} x {image.height} pixels, more than {MAX_PIXELS:,};"
                     " shrink it or take it out"
                 )
-            return _array(ImageOps.exif_transpose(image), size, channels)
+            return pixels(ImageOps.exif_transpose(image), size, channels)
     except NispaError:
         raise
     except Exception as error:
@@ -45,7 +45,8 @@ def decode(
         raise NispaError(f"{what}: not a readable image ({one_line(error)})") from None
 
 
-def _array(image: Image.Image, size: tuple[int, int] | None, channels: int | None) -> np.ndarray:
+def pixels(image: Image.Image, size: tuple[int, int] | None, channels: int | None) -> np.ndarray:
+    """A Pillow image as uint8 `[C, H, W]`, as `decode` does it."""
     if image.mode in ("I", "F"):
         raise ValueError(f"mode {image.mode} has 32 bits a pixel; save it with 8")
     if image.mode.startswith("I;16"):  # convert("L") would clip, not scale
@@ -57,8 +58,8 @@ def _array(image: Image.Image, size: tuple[int, int] | None, channels: int | Non
     image = image.convert("L" if grey else "RGB")
     if size is not None and image.size != (size[1], size[0]):
         image = image.resize((size[1], size[0]), Image.Resampling.BILINEAR)
-    pixels = np.asarray(image)
-    return pixels[None] if grey else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+    values = np.asarray(image)
+    return values[None] if grey else np.ascontiguousarray(values.transpose(2, 0, 1))
 
 
 def decode_all(

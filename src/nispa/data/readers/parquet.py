@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -33,19 +35,21 @@ def shards(folder: Path, part: str) -> list[Path]:
     return found
 
 
-def read_parquet(files: Sequence[Path], classes: int, channels: int | None) -> Part:
-    """Decode the images of all files of one part."""
-    return join([_read_file(path, classes, channels) for path in files], files[0])
+def read_parquet(
+    files: Sequence[Path], classes: int, channels: int | None, size: tuple[int, int] | None = None
+) -> Part:
+    """Decode the images of all files of one part, stretched to ``size`` if given."""
+    return join([_read_file(path, classes, channels, size) for path in files], files[0])
 
 
-def _read_file(path: Path, classes: int, channels: int | None) -> Part:
+def _read_file(path: Path, classes: int, channels: int | None, size: tuple[int, int] | None) -> Part:
     images: list[np.ndarray] = []
     labels: list[np.ndarray] = []
     total = 0
     for encoded, numbers in _rows(path):
         first = sum(map(len, labels))
         names = [f"{path}, row {first + i}" for i in range(len(encoded))]
-        images.append(decode_all(encoded, names, None, channels))
+        images.append(decode_all(encoded, names, size, channels))
         labels.append(check_labels(numbers, classes, path))
         total += images[-1].nbytes
         if images[-1].shape[1:] != images[0].shape[1:]:
@@ -57,15 +61,58 @@ def _read_file(path: Path, classes: int, channels: int | None) -> Part:
     return pair(np.concatenate(images), np.concatenate(labels), path, path)
 
 
-def _rows(path: Path) -> Iterator[tuple[list[bytes], np.ndarray]]:
-    """(encoded images, labels), ``ROWS`` at a time."""
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
+    """pyarrow and the open file; whatever is wrong with it is one line."""
     try:
         import pyarrow as arrow
         import pyarrow.parquet as parquet
     except ImportError:
         raise NispaError(f"{path}: reading parquet needs pyarrow; pip install 'nispa[data]'") from None
     try:
-        file = parquet.ParquetFile(path, page_checksum_verification=True)
+        yield arrow, parquet.ParquetFile(path, page_checksum_verification=True)
+    except (arrow.ArrowException, OSError, ValueError, LookupError, MemoryError) as error:
+        raise NispaError(f"{path}: damaged or no parquet file ({one_line(error)}); get it again") from None
+
+
+def has_images(path: Path) -> bool:
+    """A data set of images, not a table of numbers."""
+    with _opened(path) as (_, file):
+        return any(name in file.schema_arrow.names for name in IMAGE_COLUMNS)
+
+
+def class_names(path: Path) -> list[str]:
+    """The class names that Hugging Face's datasets keep in a file's metadata; none if there are none."""
+    with _opened(path) as (_, file):
+        schema = file.schema_arrow
+        label = _column(path, schema.names, LABEL_COLUMNS)
+        try:
+            about = json.loads((schema.metadata or {})[b"huggingface"])
+            names = about["info"]["features"][label]["names"]
+            return [str(name) for name in names]
+        except (LookupError, TypeError, ValueError):
+            return []
+
+
+def read_table(path: Path) -> tuple[list[str], list[list[Any]]]:
+    """(column names, rows) of a table of numbers with a column of classes."""
+    with _opened(path) as (arrow, file):
+        if file.metadata.num_rows * file.metadata.num_columns * 8 > MAX_BYTES:
+            raise NispaError(f"{path}: unpacks to more than {MAX_BYTES:,} bytes; this is no data set of ours")
+        table = file.read(use_threads=False)
+        table.validate(full=True)
+        for field in table.schema:
+            kind = field.type
+            known = (arrow.types.is_integer, arrow.types.is_floating, arrow.types.is_string)
+            if not any(check(kind) for check in (*known, arrow.types.is_large_string)):
+                raise NispaError(f"{path}: column {field.name!r} holds {kind}; want numbers, and the classes")
+        columns = [column.to_pylist() for column in table.columns]
+        return table.column_names, [list(row) for row in zip(*columns, strict=True)]
+
+
+def _rows(path: Path) -> Iterator[tuple[list[bytes], np.ndarray]]:
+    """(encoded images, labels), ``ROWS`` at a time."""
+    with _opened(path) as (arrow, file):
         schema = file.schema_arrow
         image = _column(path, schema.names, IMAGE_COLUMNS)
         label = _column(path, schema.names, LABEL_COLUMNS)
@@ -77,8 +124,6 @@ def _rows(path: Path) -> Iterator[tuple[list[bytes], np.ndarray]]:
             if encoded.null_count or column.null_count or numbers.null_count:
                 raise NispaError(f"{path}: rows without image bytes or label; get the complete data set")
             yield encoded.to_pylist(), numbers.to_numpy(zero_copy_only=False)
-    except (arrow.ArrowException, OSError, ValueError, LookupError, MemoryError) as error:
-        raise NispaError(f"{path}: damaged or no parquet file ({one_line(error)}); get it again") from None
 
 
 def _column(path: Path, names: Sequence[str], wanted: Sequence[str]) -> str:

@@ -1,0 +1,139 @@
+"""Hyperparameters that need no thought: from the data's size and shape, and from the minutes there are."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nispa.data.augment import Augment
+from nispa.data.samples import Samples
+from nispa.data.task import Task
+from nispa.draws import AUGMENT, BATCHES, generator
+from nispa.errors import NispaError
+from nispa.network import Network
+from nispa.schedule import FLOOR, Schedule
+from nispa.training import Optimization, augmentation, fit, task_loss
+
+STEPS = 100
+"""Gradient steps that a phase should have at least."""
+LONGEST_PHASE = 30
+"""Epochs; a handful of pictures does not get better with more."""
+PERIOD = 15
+"""k of the cosine: half the paper's, for half its phases (13 at most) at little loss."""
+PHASES = 0.86
+"""Phases until the floor, as a share of k: arccos(2 * .05 - 1) / pi."""
+FEWEST = 3
+"""Phases that a budget leaves: two make a first revert possible, the third is the first to be tested."""
+LARGEST_REPEAT = 20
+
+Settings = dict[str, int | float | str | bool]
+
+
+def choose(network: Network, samples: int, validation: int) -> Settings:
+    """Defaults for a task of so many training and validation samples."""
+    convolutional = bool(network.shape.convolutions)
+    batch = int(min(128, max(16, 2 ** round(math.log2(max(samples, 1) / 25)))))
+    epochs = math.ceil(STEPS * batch / max(samples, 1))
+    return {
+        "lr": 0.002 if convolutional else 0.01,
+        "batch_size": batch,
+        "phase_epochs": min(LONGEST_PHASE, max(5, epochs)),
+        "accuracy_loss": least_loss(validation),
+        "tau_period": float(PERIOD),
+    }
+
+
+def least_loss(validation: int) -> float:
+    """a_f in points: the paper's .75, but two validation samples' worth, or one's where that is much."""
+    one = 100 / max(validation, 1)
+    return max(0.75, round(2 * one, 2) if one < 2.5 else round(1.01 * one, 2))
+
+
+def validation_share(samples: int) -> float:
+    """A tenth as in the paper; more of a small set, where a tenth could tell nothing."""
+    return 0.1 if samples >= 2000 else 0.15 if samples >= 500 else 0.2
+
+
+def changes(shape: list[int], wanted: bool) -> Augment | None:
+    """Small shifts and crops of pictures, mirror images of colour ones (mirrored writing is no writing)."""
+    if len(shape) != 3 or not wanted or min(shape[1:]) < 8:
+        return None
+    return Augment(shift=max(1, min(shape[1:]) // 16), flip=shape[0] == 3, crop=0.85)
+
+
+def balanced(samples: Samples) -> tuple[Samples, dict[int, int]]:
+    """Rare classes repeated a whole number of times, until none is under about 2/3 of the largest.
+
+    Then training, the choice of candidates and validation all weigh classes alike.
+    """
+    labels = samples.labels.numpy()
+    counts = np.bincount(labels)
+    repeats = {
+        int(c): min(LARGEST_REPEAT, max(1, int(counts.max() / counts[c] + 0.5))) for c in np.unique(labels)
+    }
+    if set(repeats.values()) == {1}:
+        return samples, repeats
+    rows = np.repeat(np.arange(len(labels)), [repeats[int(c)] for c in labels])
+    return samples.take(torch.from_numpy(rows)), repeats
+
+
+def seconds_per_epoch(network: Network, task: Task, settings: Settings) -> float:
+    """How long an epoch takes here: a few steps on a copy that is thrown away."""
+    copy = network.fresh(0)
+    how = Optimization(float(settings["lr"]), int(settings["batch_size"]))
+    few = task.train.take(_first(len(task.train), 6 * how.batch_size))
+
+    def run() -> float:
+        started = time.monotonic()
+        fit(
+            copy,
+            few,
+            task_loss(task.classes, "true"),
+            how,
+            epochs=1,
+            draws=lambda epoch: generator(0, BATCHES, 0, 1, epoch),
+            augment=augmentation(task, lambda epoch: generator(0, AUGMENT, 0, 1, epoch)),
+        )
+        return time.monotonic() - started
+
+    run()
+    return run() * len(task.train) / len(few)
+
+
+def _first(total: int, count: int) -> Tensor:
+    return torch.linspace(0, total - 1, min(total, count)).long()
+
+
+def fit_into(settings: Settings, minutes: float, epoch_seconds: float) -> Settings:
+    """Fewer epochs a phase and a steeper tau, so that the floor is reached in about that time."""
+    if not 0 < minutes < 100_000:
+        raise NispaError(f"minutes is {minutes}; want a number above 0")
+    epochs = 0.9 * minutes * 60 / max(epoch_seconds, 1e-6)
+    usual = int(settings["phase_epochs"])
+    if epochs >= usual * PERIOD * PHASES:
+        return settings
+    phase = max(1, min(usual, round(math.sqrt(epochs / 3))))
+    period = max(FEWEST + 1, min(PERIOD, int(epochs / phase / PHASES)))
+    return {**settings, "phase_epochs": phase, "tau_period": float(period)}
+
+
+def within(schedule: Schedule, first: int, over: Callable[[], bool]) -> Schedule:
+    """A schedule that goes to the floor when time is up: NISPA then keeps the phase just trained.
+
+    ``first`` is the phase that learning starts or goes on with; earlier phases' tau stay what they were.
+    """
+    told: dict[int, float] = {}
+
+    def tau(phase: int) -> float:
+        if phase not in told:
+            stop = phase >= max(first, FEWEST) and phase > max(told, default=0) and over()
+            told[phase] = 0.0 if stop else schedule(phase)
+        return told[phase]
+
+    assert schedule(1) > FLOOR
+    return tau
