@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from nispa.draws import ROOM, REINIT, generator
+from nispa.draws import REINIT, ROOM, generator
 from nispa.network import Network, Part
 from nispa.rewiring import drop
 from nispa.wiring import Bits, Wiring

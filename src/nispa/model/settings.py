@@ -10,26 +10,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nispa.algorithm import NISPA
 from nispa.data.augment import Augment
 from nispa.data.samples import Samples
 from nispa.data.task import Task
 from nispa.draws import AUGMENT, BATCHES, generator
 from nispa.errors import NispaError
 from nispa.network import Network
-from nispa.schedule import FLOOR, Schedule
+from nispa.schedule import Schedule
 from nispa.training import Optimization, augmentation, fit, task_loss
 
 STEPS = 100
 """Gradient steps that a phase should have at least."""
 LONGEST_PHASE = 30
 """Epochs; a handful of pictures does not get better with more."""
-PERIOD = 15
-"""k of the cosine: half the paper's, for half its phases (13 at most) at little loss."""
+PERIOD = 30
+"""k of the cosine, the paper's."""
 PHASES = 0.86
 """Phases until the floor, as a share of k: arccos(2 * .05 - 1) / pi."""
 FEWEST = 3
 """Phases that a budget leaves: two make a first revert possible, the third is the first to be tested."""
 LARGEST_REPEAT = 20
+LEAST_SHARE = 0.1
 
 Settings = dict[str, int | float | str | bool]
 
@@ -122,18 +124,36 @@ def fit_into(settings: Settings, minutes: float, epoch_seconds: float) -> Settin
     return {**settings, "phase_epochs": phase, "tau_period": float(period)}
 
 
-def within(schedule: Schedule, first: int, over: Callable[[], bool]) -> Schedule:
-    """A schedule that goes to the floor when time is up: NISPA then keeps the phase just trained.
+def fair_share(classes: int, outputs: int) -> float:
+    """The share of the free units that a task may take before it is made to do with fewer.
 
-    ``first`` is the phase that learning starts or goes on with; earlier phases' tau stay what they were.
+    Twice its share of the outputs, for later tasks reuse more than they take; 15 % at least.
     """
-    told: dict[int, float] = {}
+    return max(2 * classes / outputs, LEAST_SHARE)
+
+
+def within(learner: NISPA, share: float, over: Callable[[], bool]) -> Schedule:
+    """The learner's schedule, cut short: at the floor NISPA keeps the phase just trained, and ends.
+
+    That is so when time is up, or when the task makes do with its fair share of the free units. Fewer would
+    leave room that nobody asked for and cost accuracy that validation samples are too few to see.
+    """
+    schedule, told = learner.schedule, {}  # type: Schedule, dict[int, float]
+    first = learner.progress.phase if learner.progress else 1
+
+    def modest() -> bool:
+        now, wiring = learner.progress, learner.wiring
+        assert now is not None
+        shares = []
+        for g in wiring.hidden:
+            free = ~wiring.stable[g]
+            shares.append(float((now.protected[g] & free).sum()) / max(int(free.sum()), 1))
+        return bool(np.mean(shares) <= share)
 
     def tau(phase: int) -> float:
-        if phase not in told:
-            stop = phase >= max(first, FEWEST) and phase > max(told, default=0) and over()
-            told[phase] = 0.0 if stop else schedule(phase)
+        if phase not in told:  # an earlier phase's tau stays what it was
+            new = phase >= max(first, FEWEST) and phase > max(told, default=0)
+            told[phase] = 0.0 if new and (over() or modest()) else schedule(phase)
         return told[phase]
 
-    assert schedule(1) > FLOOR
     return tau

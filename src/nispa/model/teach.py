@@ -134,12 +134,9 @@ def learn(
     if resumed:
         learner.load_state(resumed.state)
         spent = resumed.seconds
-    if minutes is not None:
-        first = learner.progress.phase if learner.progress else 1
-        limit = 60 * minutes - spent
-        learner.schedule = defaults.within(
-            learner.schedule, first, lambda: time.monotonic() - started > limit
-        )
+    limit = float("inf") if minutes is None else 60 * minutes - spent
+    share = defaults.fair_share(len(given.classes), learner.network.classes)
+    learner.schedule = defaults.within(learner, share, lambda: time.monotonic() - started > limit)
 
     def checkpoint() -> None:
         seconds = spent + time.monotonic() - started
