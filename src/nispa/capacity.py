@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from nispa.draws import REINIT, ROOM, generator
-from nispa.network import Network, Part
+from nispa.network import Network, Part, Shape
 from nispa.rewiring import drop
 from nispa.wiring import Bits, Wiring
 
@@ -23,6 +23,34 @@ def used_by(wiring: Wiring, outputs: Sequence[int]) -> list[Bits]:
         columns = connections.mask[used[g]].any(axis=0)
         used[g - 1][connections.source_of[columns]] = True
     return used
+
+
+def part_for(network: Network, outputs: Sequence[int]) -> Network:
+    """The part of the network that these outputs need, as a network of its own.
+
+    It holds the units of `used_by` (one at least in every layer) and their connections, in the same order.
+    What is learned later, or grown, is not in it, so that its answers keep every bit on every engine:
+    dense products may be summed otherwise when a matrix gets larger, even if only zeros are added.
+    """
+    used = used_by(network.wiring, outputs)
+    used[0][:] = True
+    for bits in used:
+        bits[0] |= not bits.any()
+    parts: list[Part] = []
+    for i, (mask, weights, biases) in enumerate(network.snapshot()):
+        columns = used[i][network.wiring.connections[i].source_of]
+        inside = (used[i + 1][:, None] & columns[None])[mask]
+        parts.append((mask[used[i + 1]][:, columns], weights[inside], biases[used[i + 1]]))
+    counts = [int(bits.sum()) for bits in used[1:]]
+    convolutions = network.shape.convolutions
+    shape = Shape(
+        input=network.shape.input,
+        convolutions=tuple((n, k, pool) for n, (_, k, pool) in zip(counts, convolutions, strict=False)),
+        hidden=tuple(counts[len(convolutions) : -1]),
+        classes=counts[-1],
+        density=1.0,
+    )
+    return Network(shape, seed=network.seed, init=network.init, engine=network.engine_choice, parts=parts)
 
 
 def grown(network: Network, units: Sequence[int], outputs: int = 0) -> Network:

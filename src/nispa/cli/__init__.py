@@ -9,6 +9,7 @@ import cyclopts
 from nispa import __version__
 from nispa.cli import compare as compare_commands
 from nispa.cli import data as data_commands
+from nispa.cli import looking, teaching
 from nispa.cli import run as run_commands
 from nispa.cli import tune as tune_commands
 from nispa.errors import NispaError
@@ -22,6 +23,8 @@ app = cyclopts.App(
 run_commands.register(app)
 compare_commands.register(app)
 tune_commands.register(app)
+teaching.register(app)
+looking.register(app)
 app.command(data_commands.app)
 
 

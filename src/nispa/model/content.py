@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from nispa.algorithm import NISPA
+from nispa.capacity import part_for
 from nispa.data.samples import Batch
 from nispa.errors import NispaError, nearest
 from nispa.model.file import Contents, Inputs, Taught, describe
 from nispa.model.guess import WIDTH, Guess, RandomFeatures
-from nispa.model.proof import PROBES, Finding, compare, digest, draw_probes, fingerprints, made_here, uses
+from nispa.model.proof import PROBES, Finding, compare, digest, draw_probes, fingerprint, made_here, uses
 from nispa.network import Network
 from nispa.state import build_network, take
 
@@ -56,6 +57,16 @@ class Known:
     def outputs(self, task: int) -> list[int]:
         return list(self.learner.tasks[task].classes)
 
+    def part(self, task: int) -> Network:
+        """The part of the network that answers for a task; what comes later does not touch it."""
+        if task not in self._parts:
+            self._parts[task] = part_for(self.network, self.outputs(task))
+        return self._parts[task]
+
+    @cached_property
+    def _parts(self) -> dict[int, Network]:
+        return {}
+
     def batch(self, values: Tensor) -> Batch:
         """Inputs with the file's scaling."""
         scale, shift = (
@@ -74,12 +85,13 @@ class Known:
 
     def verify(self) -> list[Finding]:
         """Every task's units and answers against what was kept when it was learned."""
-        now, here = fingerprints(self.network, self.probes), made_here(self.network)
+        here = made_here(self.network)
         broken = {i for i in self.alive() if digest(self.network, i) != self.tasks[i].digest}
         found = []
         for i in self.alive():
             exact = self.tasks[i].made == here
-            alike, difference = compare(self.logits[i], now[:, self.outputs(i)], exact)
+            answers = fingerprint(part_for(self.network, self.outputs(i)), self.probes)
+            alike, difference = compare(self.logits[i], answers, exact)
             through = [t for t in uses(self.network, i, self.outputs(i)) if t in broken]
             names = [self.learner.tasks[t].name for t in through]
             found.append(

@@ -80,10 +80,10 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def fingerprints(network: Network, probes: Tensor) -> Tensor:
-    """All outputs' logits on the probes."""
+def fingerprint(part: Network, probes: Tensor) -> Tensor:
+    """The logits of a task's part of the network on the probes."""
     with one_thread(), torch.no_grad():
-        return network(probes).detach().cpu().float().clone()
+        return part(probes).detach().cpu().float().clone()
 
 
 def digest(network: Network, task: int) -> str:

@@ -13,11 +13,13 @@ from nispa.draws import ROOM, generator
 from nispa.errors import NispaError
 from nispa.model.content import Known, contents
 from nispa.model.content import known as build
-from nispa.model.proof import digest, fingerprints, made_here
+from nispa.model.proof import digest, fingerprint, made_here
 from nispa.wiring import Bits
 
 LEAST = 0.1
-"""A layer is full when it has less than this share of what a task took there so far, on the average."""
+"""A layer is full when it has less than this share of what the last tasks took there on the average."""
+RECENT = 3
+"""Tasks that the average is over, without the first: it finds nothing to reuse and takes the most."""
 GROWTH = 0.5
 """`grow` adds this share of every hidden layer, and of the outputs."""
 
@@ -28,7 +30,7 @@ MEASURED = 512
 
 @dataclass(frozen=True)
 class Room:
-    """Units of the hidden layers and outputs: all, free, and what a task took so far on the average."""
+    """Units of the hidden layers and outputs: all, free, and what the last tasks took on the average."""
 
     units: list[int]
     free: list[int]
@@ -59,7 +61,7 @@ class Room:
 
 def room(known: Known) -> Room:
     wiring = known.network.wiring
-    hidden, alive = list(wiring.hidden), known.alive()
+    hidden, alive = list(wiring.hidden), known.alive()[1:][-RECENT:] or known.alive()
 
     def taken(g: int) -> float:
         return float(np.mean([int((wiring.became[g] == i).sum()) for i in alive])) if alive else 0.0
@@ -139,9 +141,8 @@ def _without(known: Known, numbers: list[int], units: list[Bits]) -> Known:
     for i in numbers:
         after.tasks[i] = after.tasks[i].model_copy(update={"released": True})
         after.learner.tasks[i].classes = []
-    now = fingerprints(after.network, after.probes)
     for i in after.alive():
-        after.logits[i] = now[:, after.outputs(i)].clone()
+        after.logits[i] = fingerprint(after.part(i), after.probes)
         after.tasks[i] = after.tasks[i].model_copy(
             update={"digest": digest(after.network, i), "made": made_here(after.network)}
         )
@@ -154,10 +155,9 @@ def _losses(known: Known, after: Known, rest: list[int]) -> list[Loss]:
     rng = generator(known.seed, ROOM, 1, 1)
     noise = rng.standard_normal((MEASURED, *known.inputs.shape), dtype=np.float32)
     inputs = torch.from_numpy(noise)
-    before, now = fingerprints(known.network, inputs), fingerprints(after.network, inputs)
     losses = []
     for i in rest:
-        old, new = before[:, known.outputs(i)], now[:, known.outputs(i)]
+        old, new = fingerprint(known.part(i), inputs), fingerprint(after.part(i), inputs)
         if torch.equal(old, new):
             continue
         changed = float((old.argmax(1) != new.argmax(1)).float().mean())

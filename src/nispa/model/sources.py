@@ -127,6 +127,22 @@ def _from_path(path: Path, inputs: Inputs) -> tuple[ImageSet, list[str]]:
     raise NispaError(f"{path}: want a folder of class folders, .npz, .parquet, .csv or .tsv")
 
 
+def unlabelled(path: Path, inputs: Inputs) -> Tensor:
+    """The features of a table, whose column of classes may be missing."""
+    if path.suffix.lower() == ".parquet":
+        header, rows = read_table(path)
+    elif path.suffix.lower() in (".csv", ".tsv"):
+        header, rows = _csv(path)
+    else:
+        raise NispaError(f"{path}: this model reads {inputs.shape[0]} features; give .csv, .tsv or .parquet")
+    drop = next((i for i, name in enumerate(header) if name.strip().lower() in LABELS), len(header))
+    try:
+        values = np.array([[*row[:drop], *row[drop + 1 :]] for row in rows], dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise NispaError(f"{path}: features must be numbers ({error})"[:160]) from None
+    return convert(inputs, values, str(path))
+
+
 def _folder(path: Path, inputs: Inputs) -> tuple[ImageSet, list[str]]:
     listings = list_folder(path)
     if len(listings) > 1:
@@ -166,7 +182,7 @@ def _parquet(train: list[Path], inputs: Inputs) -> tuple[ImageSet, list[str]]:
     return ImageSet.of(parts), names if len(names) >= most else [str(c) for c in range(most)]
 
 
-def _csv(path: Path) -> tuple[list[str], list[list[str]]]:
+def _csv(path: Path) -> tuple[list[str], list[list[Any]]]:
     text = read_bytes(path)
     try:
         lines = text.decode("utf-8-sig").splitlines()

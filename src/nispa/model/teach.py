@@ -19,6 +19,7 @@ import torch
 
 from nispa import files
 from nispa.algorithm import NISPA
+from nispa.capacity import part_for
 from nispa.data.samples import Samples
 from nispa.data.task import Task, split
 from nispa.errors import NispaError
@@ -28,7 +29,7 @@ from nispa.model.content import Known, build_learner, contents
 from nispa.model.file import Taught, to_bytes, write
 from nispa.model.guess import Guess, sums
 from nispa.model.inputs import samples, standardised
-from nispa.model.proof import compare, digest, fingerprints, made_here
+from nispa.model.proof import compare, digest, fingerprint, made_here
 from nispa.model.settings import Settings
 from nispa.model.sources import Material
 from nispa.training import accuracy, mask_logits
@@ -149,9 +150,11 @@ def learn(
             "tasks": len(learner.tasks) + 1,
             "name": given.name,
             "settings": settings,
+            "samples": len(lesson.plain_train),
+            "validation": len(lesson.plain_validation),
         }
     )
-    old = fingerprints(known.network, known.probes)
+    old = {i: fingerprint(known.part(i), known.probes) for i in known.alive()}
     learner.learn(lesson.task, report=report, checkpoint=checkpoint)
     result = _finish(known, learner, lesson, settings, old)
     _warn(result, lesson, report)
@@ -205,13 +208,15 @@ def _resume(aside: Path, job: dict[str, str], report: Report) -> _Resumed | None
     return _Resumed(state, settings, seconds)
 
 
-def _finish(known: Known, learner: NISPA, lesson: Lesson, settings: Settings, old: torch.Tensor) -> Known:
+def _finish(
+    known: Known, learner: NISPA, lesson: Lesson, settings: Settings, old: dict[int, torch.Tensor]
+) -> Known:
     """Compare the old tasks, bit for bit, and keep what the new one is known by."""
     network, number = learner.network, len(known.tasks)
-    now = fingerprints(network, known.probes)
     for i in known.alive():
-        name, outputs = known.learner.tasks[i].name, known.outputs(i)
-        alike, difference = compare(old[:, outputs], now[:, outputs], exact=True)
+        name = known.learner.tasks[i].name
+        now = fingerprint(part_for(network, known.outputs(i)), known.probes)
+        alike, difference = compare(old[i], now, exact=True)
         if not alike or digest(network, i) != known.tasks[i].digest:
             raise NispaError(
                 f"task {name!r} would not be what it was (logits differ by {difference:.2g});"
@@ -237,7 +242,7 @@ def _finish(known: Known, learner: NISPA, lesson: Lesson, settings: Settings, ol
         known.inputs,
         [*known.tasks, taught],
         known.probes,
-        [*known.logits, now[:, outputs].clone()],
+        [*known.logits, fingerprint(part_for(network, outputs), known.probes)],
         gram,
         [*known.sums, own],
         change=f"learned {lesson.task.name}",
