@@ -86,13 +86,15 @@ class Known:
     def verify(self) -> list[Finding]:
         """Every task's units and answers against what was kept when it was learned."""
         here = made_here(self.network)
-        broken = {i for i in self.alive() if digest(self.network, i) != self.tasks[i].digest}
+        now = {i: digest(self.network, i) for i in self.alive()}
+        broken = {i for i in now if now[i] != self.tasks[i].digest}
+        hidden = {i for i in now if now[i].split()[0] != self.tasks[i].digest.split()[0]}
         found = []
         for i in self.alive():
             exact = self.tasks[i].made == here
             answers = fingerprint(part_for(self.network, self.outputs(i)), self.probes)
             alike, difference = compare(self.logits[i], answers, exact)
-            through = [t for t in uses(self.network, i, self.outputs(i)) if t in broken]
+            through = [t for t in uses(self.network, i, self.outputs(i)) if t in hidden]
             names = [self.learner.tasks[t].name for t in through]
             found.append(
                 Finding(self.learner.tasks[i].name, i not in broken, alike, difference, exact, names)

@@ -69,8 +69,8 @@ class Taught(BaseModel):
     accuracy: float
     """On the validation samples, when learned."""
     settings: dict[str, int | float | str | bool]
-    digest: str
-    """SHA-256 of the weights, biases and wiring of the task's own units."""
+    digest: str = Field(pattern="^[0-9a-f]{64} [0-9a-f]{64}$")
+    """SHA-256 of the weights, biases and wiring of the task's own hidden units, and of its outputs."""
     made: Made
     found: float
     """Share of the validation samples for which guess.py told this task, when learned."""

@@ -23,6 +23,7 @@ from nispa.capacity import own_units, used_by
 from nispa.draws import ROOM, generator
 from nispa.model.file import Made
 from nispa.network import Network
+from nispa.wiring import Bits
 
 PROBES = 32
 TOLERANCE = 1e-5
@@ -87,13 +88,19 @@ def fingerprint(part: Network, probes: Tensor) -> Tensor:
 
 
 def digest(network: Network, task: int) -> str:
-    """SHA-256 over the task's own units, layer by layer and unit by unit.
+    """SHA-256 of the task's own hidden units, then of its outputs, layer by layer and unit by unit.
 
     Positions are the numbers of units and columns, not their place in storage, so new units at the end
     of a layer change nothing.
     """
+    own = own_units(network.wiring, task)[1:]
+    hidden = _hash(network, list(enumerate(own[:-1])))
+    return f"{hidden} {_hash(network, [(len(own) - 1, own[-1])])}"
+
+
+def _hash(network: Network, layers: list[tuple[int, Bits]]) -> str:
     sha = hashlib.sha256()
-    for i, bits in enumerate(own_units(network.wiring, task)[1:]):
+    for i, bits in layers:
         layer, mask = network.sparse_layers[i], network.wiring.connections[i].mask
         units = np.flatnonzero(bits)
         inside = np.repeat(bits, mask.sum(axis=1))
