@@ -44,7 +44,7 @@ def _killed(tmp_path: Path, times: int, seed: int) -> None:
         if number % 2:  # while it starts, learns or writes
             time.sleep(float(rng.uniform(0.3, 1.02)) * whole)
         else:  # surely while it learns
-            _wait(learning_file(model.path), process)
+            _wait_for_a_phase(learning_file(model.path), process)
             time.sleep(float(rng.uniform(0, 0.3)) * whole)
         process.kill()
         text = process.communicate()[0]
@@ -56,7 +56,9 @@ def _killed(tmp_path: Path, times: int, seed: int) -> None:
             _same(opened, expected)
             opened.undo()
     process = start(model.path, data, "second")
-    assert process.wait(timeout=120) == 0, process.communicate()[0]
+    text = process.communicate(timeout=120)[0]
+    assert process.returncode == 0, text
+    resumed += "going on where" in text
     opened = Model.open(model.path)
     assert [task.name for task in opened.tasks] == ["first", "second"]
     _same(opened, expected)
@@ -67,8 +69,12 @@ def _killed(tmp_path: Path, times: int, seed: int) -> None:
     ]
 
 
-def _wait(path: Path, process: subprocess.Popen[str]) -> None:
-    while not path.exists() and process.poll() is None:
+def _wait_for_a_phase(path: Path, process: subprocess.Popen[str]) -> None:
+    def written() -> int:
+        return path.stat().st_mtime_ns if path.exists() else 0
+
+    before = written()
+    while written() == before and process.poll() is None:
         time.sleep(0.002)
 
 

@@ -6,9 +6,10 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nispa.learner import Event
+if TYPE_CHECKING:
+    from nispa.learner import Event
 
 
 def out(text: str = "") -> None:
