@@ -33,7 +33,7 @@ def test_every_link_leads_to_a_function_of_that_name() -> None:
 
 def test_all_rows_are_there() -> None:
     rows = [int(n) for n in re.findall(r"^\| (\d+) \|", TEXT, re.MULTILINE)]
-    assert rows == list(range(1, 26))
+    assert rows == [*range(1, 26), *range(1, 10)]  # choices, then what is exactly true
 
 
 def test_as_authors_sets_every_switch_that_the_page_names_for_them() -> None:

@@ -349,7 +349,7 @@ class NISPA(Learner):
             "protected": [int(now.protected[g].sum()) for g in self.wiring.hidden],
             "units": [len(now.protected[g]) for g in self.wiring.hidden],
             "outputs_without_input": [c for c in task.classes if not fed[c]],
-            "seconds": now.seconds,
+            "seconds": now.seconds + time.monotonic() - now.started,
             **found,
         }
 
