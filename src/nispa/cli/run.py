@@ -106,7 +106,13 @@ def streams() -> None:
     from nispa.experiment import recipe
 
     listing("Streams", list(STREAMS.items()))
-    listing("Recipes", [(name, recipe.find(name, None).note) for name in recipe.names()])
+    names, rows = recipe.names(), list[tuple[str, str]]()
+    for name in (name for name in names if "." not in name):
+        rows.append((name, recipe.find(name, None).note))
+        others = [other.removeprefix(f"{name}.") for other in names if other.startswith(f"{name}.")]
+        if others:
+            rows.append(("", f"{name}.NAME for {', '.join(others)}"))
+    listing("Recipes", rows)
 
 
 def methods() -> None:

@@ -20,7 +20,7 @@ def listing(title: str, rows: Sequence[tuple[str, str]]) -> None:
     out(title)
     width = max((len(name) for name, _ in rows), default=0)
     for name, line in rows:
-        wrapped = textwrap.wrap(line, 76 - width) or [""]
+        wrapped = textwrap.wrap(line, 76 - width, break_on_hyphens=False) or [""]
         out(f"  {name:{width}}  {wrapped[0]}")
         for more in wrapped[1:]:
             out(f"  {'':{width}}  {more}")
