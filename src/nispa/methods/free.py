@@ -41,7 +41,7 @@ from nispa.data.task import Task
 from nispa.errors import NispaError
 from nispa.learner import Learner, Report, State, TaskRecord, silent
 from nispa.methods.common import require
-from nispa.methods.gaussian import discriminant, unit_activations
+from nispa.methods.gaussian import discriminant, semidefinite, unit_activations
 from nispa.network import Network
 from nispa.state import take
 
@@ -72,7 +72,7 @@ class NISPAFree(Learner):
         optimizer: Literal["adam", "sgd"] = "adam",
         momentum: float = 0.0,
         weight_decay: float = 0.0,
-        shrinkage: float = 0.01,
+        shrinkage: float = 0.1,
         seed: int = 0,
     ) -> None:
         super().__init__(network, seed)
@@ -171,7 +171,7 @@ class NISPAFree(Learner):
         since = torch.tensor(self.counts).flip(0).cumsum(0).flip(0).double()
         born = torch.bucketize(torch.arange(len(self.units)), torch.tensor(self.known), right=True)
         samples = since[torch.maximum(born[:, None], born[None])]
-        covariance = self.scatter.double() / samples
+        covariance = semidefinite(self.scatter.double() / samples)
         self._stages = []
         for number, known in enumerate(self.known):
             classes = [c for record in self.tasks[number:] for c in record.classes]
