@@ -31,7 +31,7 @@ def test_the_statistics_of_earlier_classes_stay_true(stream: Stream) -> None:
     learner = learned(stream, 4)
     assert learner.known == sorted(learner.known)
     assert learner.known[0] < learner.known[-1]
-    scatter = np.zeros(learner.scatter.shape)
+    scatters = [np.zeros(matrix.shape) for matrix in learner.scatters]
     for number, task in enumerate(list(stream)[:4]):
         rows = torch.arange(len(task.train))
         a = unit_activations(learner.network, task.train.batch(rows), inputs=True)
@@ -41,18 +41,21 @@ def test_the_statistics_of_earlier_classes_stay_true(stream: Stream) -> None:
             stored = learner.means[label].numpy()
             np.testing.assert_allclose(stored[: a.shape[1]], mine.mean(0), rtol=1e-5, atol=1e-6)
             assert not stored[a.shape[1] :].any()
-            scatter[: a.shape[1], : a.shape[1]] += (mine - mine.mean(0)).T @ (mine - mine.mean(0))
-    np.testing.assert_allclose(learner.scatter.numpy(), scatter, rtol=1e-4, atol=1e-3)
+            for k in range(number + 1):
+                apart = (mine - mine.mean(0))[:, : learner.known[k]]
+                scatters[k] += apart.T @ apart
+    for stored_matrix, measured in zip(learner.scatters, scatters, strict=True):
+        np.testing.assert_allclose(stored_matrix.numpy(), measured, rtol=1e-4, atol=1e-3)
 
 
 def test_no_example_is_kept(stream: Stream) -> None:
-    """What a file holds is the network, the means and one matrix: its size knows nothing of the samples."""
+    """What a file holds is the network, means and matrices: their size knows nothing of the samples."""
     learner = learned(stream, 2)
     beside = {k: t for k, t in learner.state().tensors.items() if not k.startswith("net.")}
-    assert set(beside) == {"units", "means", "scatter"}
-    units = learner.known[-1]
-    assert learner.means.shape == (10, units)
-    assert learner.scatter.shape == (units, units)
+    assert set(beside) == {"units", "means", "scatter.0", "scatter.1"}
+    assert beside["means"].shape == (10, learner.known[-1])
+    for k, known in enumerate(learner.known):
+        assert beside[f"scatter.{k}"].shape == (known, known)
 
 
 def test_answers_are_probabilities_by_the_equation(stream: Stream) -> None:
@@ -64,15 +67,11 @@ def test_answers_are_probabilities_by_the_equation(stream: Stream) -> None:
     torch.testing.assert_close(answers.sum(1), torch.ones(len(test)).double())
     assert not answers[:, 6:].any()
     # stage by stage, written out
-    since = np.cumsum(learner.counts[::-1])[::-1]
-    born = np.searchsorted(learner.known, np.arange(len(learner.units)), side="right")
-    values, vectors = np.linalg.eigh(learner.scatter.double().numpy() / since[np.maximum.outer(born, born)])
-    covariance = vectors @ np.diag(np.maximum(values, 0)) @ vectors.T
     a = unit_activations(learner.network, batch, inputs=True)[:, learner.units].numpy()
     left, expected = np.ones(len(a)), np.zeros((len(a), 6))
     for k, known in enumerate(learner.known):
-        s = covariance[:known, :known]
-        s = s + 0.1 * np.trace(s) / known * np.eye(known)
+        s = learner.scatters[k].double().numpy() / sum(learner.counts[k:])
+        s = s + 0.01 * np.trace(s) / known * np.eye(known)
         apart = a[:, None, :known] - learner.means[2 * k : 6, :known].double().numpy()[None]
         density = -0.5 * np.einsum("ncu,uv,ncv->nc", apart, np.linalg.inv(s), apart)
         p = np.exp(density - density.max(1, keepdims=True))

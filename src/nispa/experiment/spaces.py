@@ -73,17 +73,22 @@ _NISPA: Space = {
     "tau_period": OneOf(20, 30, 40),
 }
 
+_NISPA_REPLAY: Space = {
+    "lr": Log(1e-3, 0.2),
+    "batch_size": OneOf(64, 128, 256, 512),
+    **_NISPA,
+    **_SPARSE,
+    "replay_weight": Log(0.1, 10),
+    "min_phases": OneOf(3, 5),
+    "optimizer": OneOf("sgd", "adam"),
+}
+
 SPACES: dict[str, Space] = {
     "nispa": {**_TRAINING, **_NISPA, **_SPARSE},
-    "nispa-replay": {
-        "lr": Log(1e-3, 0.2),
-        "batch_size": OneOf(64, 128, 256, 512),
-        **_NISPA,
-        **_SPARSE,
-        "replay_weight": Log(0.1, 10),
-        "min_phases": OneOf(3, 5),
-        "optimizer": OneOf("sgd", "adam"),
-    },
+    "nispa-replay": _NISPA_REPLAY,
+    "nispa-replay+": {**_NISPA_REPLAY, "shrinkage": Log(1e-3, 1)},
+    "nispa-free": {**_TRAINING, **_NISPA, **_SPARSE, "shrinkage": Log(1e-3, 1)},
+    "ni": {**_TRAINING, "lr": Log(1e-4, 0.2), "optimizer": OneOf("sgd", "adam")},
     "stl": _TRAINING,
     "stl-iso": _TRAINING,
     "joint": _TRAINING,
@@ -94,6 +99,7 @@ SPACES: dict[str, Space] = {
     "clnp": {**_TRAINING, "l1": Log(1e-7, 1e-3), "margin": Even(0.25, 3.0)},
     "er": {**_REPLAY, "replay_weight": Log(0.1, 10)},
     "der": {**_REPLAY, "logit_weight": Log(0.01, 10)},
+    "der++": {**_REPLAY, "logit_weight": Log(0.01, 10), "replay_weight": Log(0.1, 10)},
     "icarl": _REPLAY,
     "a-gem": _REPLAY,
 }

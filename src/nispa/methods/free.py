@@ -41,7 +41,7 @@ from nispa.data.task import Task
 from nispa.errors import NispaError
 from nispa.learner import Learner, Report, State, TaskRecord, silent
 from nispa.methods.common import require
-from nispa.methods.gaussian import discriminant, semidefinite, unit_activations
+from nispa.methods.gaussian import discriminant, unit_activations
 from nispa.network import Network
 from nispa.state import take
 
@@ -72,7 +72,7 @@ class NISPAFree(Learner):
         optimizer: Literal["adam", "sgd"] = "adam",
         momentum: float = 0.0,
         weight_decay: float = 0.0,
-        shrinkage: float = 0.1,
+        shrinkage: float = 0.01,
         seed: int = 0,
     ) -> None:
         super().__init__(network, seed)
@@ -105,8 +105,8 @@ class NISPAFree(Learner):
         self.counts: list[int] = []
         """Training samples of each task."""
         self.means = torch.zeros(network.classes, 0)
-        self.scatter = torch.zeros(0, 0)
-        """Σ (a - m_c)(a - m_c)ᵀ over all samples whose task knew both units."""
+        self.scatters: list[Tensor] = []
+        """Per stage k: Σ (a - m_c)(a - m_c)ᵀ on F_k, over all samples of task k and later ones."""
         self._stages: list[tuple[Tensor, Tensor, list[int]]] = []
 
     def learn(
@@ -145,7 +145,6 @@ class NISPAFree(Learner):
         self.units = torch.cat([self.units, torch.from_numpy(np.flatnonzero(stable))])
         grown = len(self.units) - self.means.shape[1]
         self.means = F.pad(self.means, (0, grown, 0, outputs - len(self.means)))
-        self.scatter = F.pad(self.scatter, (0, grown, 0, grown))
         self.known.append(len(self.units))
         self.counts.append(len(task.train))
 
@@ -159,31 +158,35 @@ class NISPAFree(Learner):
             sums.index_add_(0, labels, activations)
         for label in task.classes:
             self.means[label] = (sums[label] / (task.train.labels == label).sum()).float()
-        scatter = self.scatter.double()
+        scatter = torch.zeros(len(self.units), len(self.units)).double()
         for activations, labels in batches():
             apart = activations - self.means[labels]
             scatter += apart.T @ apart
-        self.scatter = scatter.float()
+        self.scatters.append(torch.zeros(scatter.shape))
+        for earlier in self.scatters:
+            earlier += scatter[: len(earlier), : len(earlier)]
 
     def _prepare(self) -> None:
         """The linear discriminant of every stage, from the statistics."""
-        # a pair of units was known to the samples of the tasks since the younger of the two was stable
-        since = torch.tensor(self.counts).flip(0).cumsum(0).flip(0).double()
-        born = torch.bucketize(torch.arange(len(self.units)), torch.tensor(self.known), right=True)
-        samples = since[torch.maximum(born[:, None], born[None])]
-        covariance = semidefinite(self.scatter.double() / samples)
         self._stages = []
         for number, known in enumerate(self.known):
             classes = [c for record in self.tasks[number:] for c in record.classes]
-            weights, offsets = discriminant(
-                self.means[classes, :known].double(), covariance[:known, :known], self.shrinkage
+            self._stages.append(
+                (
+                    *discriminant(
+                        self.means[classes, :known].double(),
+                        self.scatters[number].double() / sum(self.counts[number:]),
+                        self.shrinkage,
+                    ),
+                    classes,
+                )
             )
-            self._stages.append((weights, offsets, classes))
 
     def state(self) -> State:
         state = self.nispa.state()
         state.data |= {"known": self.known, "counts": self.counts}
-        state.tensors |= {"units": self.units, "means": self.means, "scatter": self.scatter}
+        state.tensors |= {"units": self.units, "means": self.means}
+        state.tensors |= {f"scatter.{k}": matrix.clone() for k, matrix in enumerate(self.scatters)}
         return state
 
     def load_state(self, state: State) -> None:
@@ -193,7 +196,9 @@ class NISPAFree(Learner):
         self.units = state.tensors["units"]
         size = len(self.units)
         self.means = take(state.tensors, "means", (len(state.tensors["means"]), size))
-        self.scatter = take(state.tensors, "scatter", (size, size))
+        self.scatters = [
+            take(state.tensors, f"scatter.{k}", (n, n)).clone() for k, n in enumerate(self.known)
+        ]
         units = sum(self.network.wiring.groups[:-1])
         fits = (
             self.known == sorted(self.known)

@@ -37,13 +37,3 @@ def discriminant(means: Tensor, covariance: Tensor, shrinkage: float) -> tuple[T
     ridge = (shrinkage * variance).clamp(min=1e-9) * torch.eye(len(covariance), dtype=covariance.dtype)
     weights = torch.linalg.solve(covariance + ridge, means.T)
     return weights, -0.5 * (means.T * weights).sum(0)
-
-
-def semidefinite(matrix: Tensor) -> Tensor:
-    """The nearest matrix without negative eigenvalues.
-
-    A covariance whose entries were measured on different samples can have some.
-    """
-    values, vectors = torch.linalg.eigh(matrix)
-    nearest: Tensor = (vectors * values.clamp(min=0)) @ vectors.T
-    return nearest
