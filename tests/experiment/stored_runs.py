@@ -54,6 +54,7 @@ def store(
         "forward_transfer": None,
         "logits_unchanged": [True] * len(values),
         "tasks": [{"name": name, "phases": 4, "epochs": 20, "seconds": 1.0} for name in names],
+        "parameters": {"live": 20, "dense": 100},
         "seconds": 10.0,
         "threads": 1,
     }

@@ -10,6 +10,7 @@ from nispa import __version__
 from nispa.cli import compare as compare_commands
 from nispa.cli import data as data_commands
 from nispa.cli import looking, teaching
+from nispa.cli import report as report_commands
 from nispa.cli import run as run_commands
 from nispa.cli import tune as tune_commands
 from nispa.errors import NispaError
@@ -25,6 +26,7 @@ compare_commands.register(app)
 tune_commands.register(app)
 teaching.register(app)
 looking.register(app)
+report_commands.register(app)
 app.command(data_commands.app)
 
 

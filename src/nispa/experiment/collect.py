@@ -157,6 +157,9 @@ def _checked(found: Found, path: Path) -> Found:
                 raise ValueError("the accuracy matrix does not fit the tasks")
             _ = [float(value) for value in results["accuracy"][-1]], float(results["average_accuracy"])
             _ = results["engine"], results["forgetting"], results["logits_unchanged"]
+            _ = results["parameters"]["live"] / results["parameters"]["dense"]
+            _ = int(results["threads"]), float(results["seconds"])
+            _ = [(str(task["name"]), int(task["phases"]), int(task["epochs"])) for task in results["tasks"]]
     except (KeyError, TypeError, ValueError) as error:
         raise NispaError(f"{path} does not describe a run ({error!r}); is it of another program?") from None
     return found

@@ -94,8 +94,11 @@ def notes(group: Group) -> list[str]:
     if unchanged and all(unchanged):
         found.append("every earlier task's logits are unchanged, bit for bit, in every run")
     if runs := authors(group):
-        seeds = ", ".join(f"{run.seed} ({run.note})" for run in runs)
-        found.append(f"authors' code: mean ± std of their runs of seed {seeds}")
+        said = [
+            f"seed {' '.join(str(run.seed) for run in runs if run.note == note)} ({note})"
+            for note in dict.fromkeys(run.note for run in runs)
+        ]
+        found.append(f"authors' code, mean ± std: {', '.join(said)}")
     if given := paper(group):
         found.append(f"paper: {given[0].note}; per-task numbers are not in its text")
     return found
