@@ -10,6 +10,7 @@ from nispa import __version__
 from nispa.cli import compare as compare_commands
 from nispa.cli import data as data_commands
 from nispa.cli import looking, teaching
+from nispa.cli import paper as paper_commands
 from nispa.cli import report as report_commands
 from nispa.cli import run as run_commands
 from nispa.cli import tune as tune_commands
@@ -23,6 +24,7 @@ app = cyclopts.App(
 )
 run_commands.register(app)
 compare_commands.register(app)
+paper_commands.register(app)
 tune_commands.register(app)
 teaching.register(app)
 looking.register(app)

@@ -1,0 +1,77 @@
+"""``nispa paper``: run and draw the paper's experiments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from nispa.cli.run import DEFAULT_OUT, Engine
+from nispa.errors import NispaError
+
+
+def register(app: App) -> None:
+    app.command(paper)
+
+
+def paper(
+    name: str | None = None,
+    *,
+    scale: Annotated[
+        Literal["full", "quick"], Parameter(help="quick: smaller, minutes; the figure says so.")
+    ] = "full",
+    seeds: Annotated[str | None, Parameter(help="Default: the authors' five, or fewer if quick.")] = None,
+    jobs: Annotated[int, Parameter(help="How many runs go side by side.")] = 1,
+    threads: Annotated[int | None, Parameter(help="Threads of all runs together.")] = None,
+    data: Annotated[Path | None, Parameter(help="Folder of data sets, else NISPA_DATA.")] = None,
+    out: Annotated[Path | None, Parameter(help="Default: runs/paper or runs/paper-quick.")] = None,
+    streams: Annotated[str | None, Parameter(help="Only these of the experiment's streams.")] = None,
+    methods: Annotated[str | None, Parameter(help="Only these of the experiment's methods.")] = None,
+    engine: Engine = "auto",
+    draw_only: Annotated[bool, Parameter(help="Run nothing; draw what there is.", negative="")] = False,
+) -> int:
+    """Run an experiment of the paper, or finish it, and draw its figure or table.
+
+    NAME is one of the experiments that `nispa paper` lists. Runs are kept in OUT/runs and shared by all
+    experiments: the same command again goes on where it stopped, and more seeds can be added.
+    """
+    from nispa.cli.live import follow_many
+    from nispa.cli.run import _integer
+    from nispa.cli.show import listing
+    from nispa.cli.show import out as say
+    from nispa.experiment.paper import EXPERIMENTS, experiment
+
+    if name is None:
+        listing("Experiments of the paper", list(EXPERIMENTS.items()))
+        return 0
+    for option, value in (("--jobs", jobs), ("--threads", threads)):
+        if value is not None and value < 1:
+            raise NispaError(f"{option} is {value}; want 1 or more")
+    wanted = experiment(name)
+
+    from nispa.experiment.paper.grid import Asked, lay_out, look
+    from nispa.experiment.paper.show import need_matplotlib
+
+    need_matplotlib()
+    asked = Asked(
+        scale,
+        tuple(dict.fromkeys(_integer(part) for part in seeds.split(","))) if seeds else None,
+        tuple(streams.split(",")) if streams else None,
+        tuple(methods.split(",")) if methods else None,
+        str(data.expanduser().resolve()) if data is not None else None,
+        engine,
+    )
+    root = out or DEFAULT_OUT / ("paper-quick" if scale == "quick" else "paper")
+    grid = wanted.runs(asked)
+    folder = lay_out(root, name, grid)
+    code = follow_many(folder, jobs, threads) if grid and not draw_only else 0
+    found = look(root, grid)
+    made = wanted.draw(asked, found, folder)
+    say()
+    for path in made:
+        if path.suffix == ".md":
+            say(path.read_text())
+    for path in made:
+        say(str(path))
+    return code
