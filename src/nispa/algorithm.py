@@ -327,8 +327,13 @@ class NISPA(Learner):
         return frozen
 
     def _lay_out(self, now: Progress) -> None:
-        """After the first drop plastic units reach no output of the task: they are idle in training."""
-        skip = self.skip_idle and now.previous is not None and self.masking != "none"
+        """After the first drop plastic units reach no output of the task: they are idle in training.
+
+        The reference engine computes all rows whatever their order, so there it stays as it is: PyTorch's
+        fused optimizers round a weight by where it lies in memory.
+        """
+        skips = self.skip_idle and self.network.engine.name != "reference"
+        skip = skips and now.previous is not None and self.masking != "none"
         self.network.lay_out(self._frozen(), now.protected[1:] if skip else None)
 
     def _validate(self, task: Task) -> float:
