@@ -304,3 +304,11 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
                     time.sleep(0.05)
         else:
             pytest.fail(f"{folder} is still locked")
+
+
+def test_a_folder_whose_claiming_was_killed_can_be_claimed_again(tmp_path: Path) -> None:
+    folder = tmp_path / "claimed"
+    folder.mkdir()
+    (folder / ".config.json.x1y2z3.tmp").write_text('{"format"')
+    prepare(folder, config())
+    assert (folder / "config.json").is_file()
