@@ -239,7 +239,10 @@ def test_added_outputs_leave_everything_learned_untouched(case: dict[str, Any], 
         assert old[2].tobytes() == new[2][:rows].tobytes()
     for j, answer in enumerate(answers):
         now = learner.logits(tasks[0].test.batch(torch.arange(11)), j)
-        assert now[:, :outputs].numpy().tobytes() == answer.numpy().tobytes()
+        if case["engine"] == "reference":  # PyTorch's product of another size rounds otherwise
+            torch.testing.assert_close(now[:, :outputs], answer)
+        else:
+            assert now[:, :outputs].numpy().tobytes() == answer.numpy().tobytes()
     last = learner.wiring.connections[-1]
     expected = round(learner.network.shape.density * more * last.mask.shape[1])
     assert last.target_count - targets == expected == last.mask[outputs:].sum()

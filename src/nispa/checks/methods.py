@@ -188,9 +188,13 @@ def check_saved(method: str | type[Learner]) -> None:
                 _need(same, subject, f"a loaded learner answers otherwise for task {j}")
 
 
+def _answers(learner: Learner, task: int) -> torch.Tensor:
+    """What a task's own outputs say."""
+    return learner.logits(_inputs(), task)[:, list(learner.record(task).classes)].cpu()
+
+
 def _bytes(learner: Learner, task: int) -> bytes:
-    classes = list(learner.record(task).classes)
-    return learner.logits(_inputs(), task)[:, classes].cpu().numpy().tobytes()
+    return _answers(learner, task).numpy().tobytes()
 
 
 def check_masks(method: str | type[Learner]) -> None:
@@ -229,14 +233,18 @@ def check_outputs_can_be_added(method: str | type[Learner]) -> None:
     learner, tasks = subject.learner(outputs=4), _stream().tasks
     for task in tasks[:2]:
         learner.learn(task)
-    before = [_bytes(learner, j) for j in range(2)]
+    before = [_answers(learner, j) for j in range(2)]
     _need("add_outputs(2)" in _refusal(subject, learner, tasks[2]), subject, "the error names no remedy")
     learner.network.add_outputs(2)
-    _need([_bytes(learner, j) for j in range(2)] == before, subject, "add_outputs changed learned tasks")
+    # To the rounding of PyTorch's matrix product, which depends on how many outputs there are.
+    after = [_answers(learner, j) for j in range(2)]
+    same = all(torch.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in zip(after, before, strict=True))
+    _need(same, subject, "add_outputs changed learned tasks")
     learner.learn(tasks[2])
     _need(tuple(learner.logits(_inputs(), 2).shape) == (11, 6), subject, "the new outputs do not answer")
     if not subject.cls.forgets:
-        _need([_bytes(learner, j) for j in range(2)] == before, subject, "new outputs changed old tasks")
+        same = all(torch.equal(_answers(learner, j), answer) for j, answer in enumerate(after))
+        _need(same, subject, "learning with new outputs changed old tasks")
     with tempfile.TemporaryDirectory() as folder:
         save(learner, Path(folder) / "more.nispa")
         loaded = load(Path(folder) / "more.nispa")
