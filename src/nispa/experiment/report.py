@@ -137,6 +137,7 @@ def _drawn(groups: Sequence[Group]) -> tuple[list[dict[str, Any]], int]:
                     "stream": one.stream,
                     "course": history,
                     "picture": seen,
+                    "convolutions": count,
                     "groups": group_names(seen["units"], count) if seen is not None else [],
                 }
             )

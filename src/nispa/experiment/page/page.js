@@ -7,6 +7,7 @@
   if (!pick) return;
   const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const number = (n) => n.toLocaleString("en-US");
+  const count = (n, what) => `${number(n)} ${what}${n === 1 ? "" : "s"}`;
   const kinds = ["frozen", "candidate", "plastic", "grown"];
   const shown = { frozen: true, candidate: true, plastic: true, grown: true };
   let run, moments, moment, theme, timer = null;
@@ -189,13 +190,14 @@
     }
     const name = run.groups[g];
     if (g === 0) {
-      row.words.innerHTML = `<b>${name}</b> ${number(n)} units`;
-      row.canvas.setAttribute("aria-label", `${name}: ${n} units`);
+      const what = count(n, run.convolutions ? "channel" : "unit");
+      row.words.innerHTML = `<b>${name}</b> ${what}`;
+      row.canvas.setAttribute("aria-label", `${name}: ${what}`);
     } else {
-      const chosen = last ? "of this task" : "candidates";
-      const told = [`${number(counts[2])} stable`, counts[1] ? `${number(counts[1])} ${chosen}` : "", `${number(counts[0])} ${last ? "unused" : "plastic"}`].filter(Boolean).join(", ");
-      row.words.innerHTML = `<b>${name}</b> ${number(n)} units:<br>${told}`;
-      row.canvas.setAttribute("aria-label", `${name}: ${n} units, ${told}`);
+      const chosen = last ? `${number(counts[1])} of this task` : count(counts[1], "candidate");
+      const told = [`${number(counts[2])} stable`, counts[1] ? chosen : "", `${number(counts[0])} ${last ? "unused" : "plastic"}`].filter(Boolean).join(", ");
+      row.words.innerHTML = `<b>${name}</b> ${count(n, "unit")}:<br>${told}`;
+      row.canvas.setAttribute("aria-label", `${name}: ${count(n, "unit")}, ${told}`);
     }
   }
 
