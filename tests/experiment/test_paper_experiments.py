@@ -2,6 +2,7 @@
 
 import csv
 import os
+import re
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ from nispa.experiment.paper import (
     density,
     experiment,
     growth,
+    page,
     parameters,
     schedule,
 )
@@ -144,6 +146,29 @@ def test_schedule_needs_no_runs(tmp_path: Path) -> None:
     made = schedule.draw(Asked(), Found(), tmp_path)
     assert len(made) == 3
     assert "| cosine, k = 30 | 0.997 |" in (tmp_path / "schedule.md").read_text()
+
+
+def test_the_page_has_what_was_drawn_and_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(NispaError, match="nothing was drawn"):
+        paper(out=tmp_path / "out", page=tmp_path / "page")
+    assert paper("schedule", out=tmp_path / "out") == 0
+    grid = grid_of((0,))
+    folder = lay_out(tmp_path / "out", "density", grid)
+    run_all(folder, 1, 1, lambda runs: None, 0.05)
+    more = grid_of((0, 19))
+    found = look(tmp_path / "out", more)
+    made = density.draw(Asked("full"), found, folder)
+    page.note(folder, made, "nispa paper density", found)
+    assert paper(out=tmp_path / "out", page=tmp_path / "page") == 0
+    text = (tmp_path / "page" / "README.md").read_text()
+    assert text.count("## ") == 2
+    assert "nispa paper schedule" in text
+    assert "**Incomplete**: 2 runs are missing (ef-mnist 0.2 seed 19" in text
+    for target in re.findall(r"\]\(([^)]+)\)", text):
+        assert (tmp_path / "page" / target).is_file()
+    assert str(tmp_path) not in text
 
 
 def nispa(*arguments: object) -> subprocess.CompletedProcess[str]:

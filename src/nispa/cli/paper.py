@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
 from nispa.cli.run import DEFAULT_OUT, Engine
 from nispa.errors import NispaError
+
+if TYPE_CHECKING:
+    from nispa.experiment.paper.grid import Asked
 
 
 def register(app: App) -> None:
@@ -30,6 +33,7 @@ def paper(
     methods: Annotated[str | None, Parameter(help="Only these of the experiment's methods.")] = None,
     engine: Engine = "auto",
     draw_only: Annotated[bool, Parameter(help="Run nothing; draw what there is.", negative="")] = False,
+    page: Annotated[Path | None, Parameter(help="Write a page of all that OUT has into a folder.")] = None,
 ) -> int:
     """Run an experiment of the paper, or finish it, and draw its figure or table.
 
@@ -42,6 +46,12 @@ def paper(
     from nispa.cli.show import out as say
     from nispa.experiment.paper import EXPERIMENTS, experiment
 
+    root = out or DEFAULT_OUT / ("paper-quick" if scale == "quick" else "paper")
+    if page is not None:
+        from nispa.experiment.paper.page import write
+
+        say(f"{write([root], page)}")
+        return 0
     if name is None:
         listing("Experiments of the paper", list(EXPERIMENTS.items()))
         return 0
@@ -51,6 +61,7 @@ def paper(
     wanted = experiment(name)
 
     from nispa.experiment.paper.grid import Asked, lay_out, look
+    from nispa.experiment.paper.page import note
     from nispa.experiment.paper.show import need_matplotlib
 
     need_matplotlib()
@@ -62,12 +73,12 @@ def paper(
         str(data.expanduser().resolve()) if data is not None else None,
         engine,
     )
-    root = out or DEFAULT_OUT / ("paper-quick" if scale == "quick" else "paper")
     grid = wanted.runs(asked)
     folder = lay_out(root, name, grid)
     code = follow_many(folder, jobs, threads) if grid and not draw_only else 0
     found = look(root, grid)
     made = wanted.draw(asked, found, folder)
+    note(folder, made, _command(name, asked), found)
     say()
     for path in made:
         if path.suffix == ".md":
@@ -75,3 +86,14 @@ def paper(
     for path in made:
         say(str(path))
     return code
+
+
+def _command(name: str, asked: Asked) -> str:
+    """What to type for the same, wherever the data lie."""
+    parts = [f"nispa paper {name}"]
+    if asked.quick:
+        parts.append("--scale quick")
+    for option, values in (("seeds", asked.seeds), ("streams", asked.streams), ("methods", asked.methods)):
+        if values:
+            parts.append(f"--{option} {','.join(map(str, values))}")
+    return " ".join(parts)
