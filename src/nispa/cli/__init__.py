@@ -14,6 +14,7 @@ from nispa.cli import looking, teaching
 from nispa.cli import paper as paper_commands
 from nispa.cli import report as report_commands
 from nispa.cli import run as run_commands
+from nispa.cli import serve as serve_commands
 from nispa.cli import tune as tune_commands
 from nispa.errors import NispaError
 
@@ -31,6 +32,7 @@ teaching.register(app)
 looking.register(app)
 report_commands.register(app)
 export_commands.register(app)
+serve_commands.register(app)
 app.command(data_commands.app)
 
 

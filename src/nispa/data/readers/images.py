@@ -23,7 +23,11 @@ THREADS_FROM = 20_000
 
 
 def decode(
-    source: bytes | Path, what: str, size: tuple[int, int] | None = None, channels: int | None = None
+    source: bytes | Path,
+    what: str,
+    size: tuple[int, int] | None = None,
+    channels: int | None = None,
+    limit: int = MAX_PIXELS,
 ) -> np.ndarray:
     """Decode, turn as EXIF says, convert to 1 or 3 channels and stretch to ``size`` (height, width).
 
@@ -32,9 +36,9 @@ def decode(
     try:
         opened = Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS)
         with opened as image:
-            if image.width * image.height > MAX_PIXELS:
+            if image.width * image.height > limit:
                 raise NispaError(
-                    f"{what}: {image.width} x {image.height} pixels, more than {MAX_PIXELS:,};"
+                    f"{what}: {image.width} x {image.height} pixels, more than {limit:,};"
                     " shrink it or take it out"
                 )
             return pixels(ImageOps.exif_transpose(image), size, channels)

@@ -1,0 +1,1 @@
+"""A model file behind HTTP: `nispa serve`. Needs the extra ``serve``."""
