@@ -10,6 +10,7 @@ from nispa import __version__
 from nispa.cli import compare as compare_commands
 from nispa.cli import data as data_commands
 from nispa.cli import export_log as export_commands
+from nispa.cli import export as export_commands
 from nispa.cli import looking, teaching
 from nispa.cli import paper as paper_commands
 from nispa.cli import report as report_commands
@@ -33,6 +34,7 @@ looking.register(app)
 report_commands.register(app)
 export_commands.register(app)
 serve_commands.register(app)
+export_commands.register(app)
 app.command(data_commands.app)
 
 

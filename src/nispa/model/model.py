@@ -301,6 +301,42 @@ class Model:
             self._known = plan.known
         return plan
 
+    def copy_to(self, path: str | Path) -> Model:
+        """The same model under another name, to be taught on its own."""
+        target = Path(path).expanduser()
+        atomic.make_folder(target.parent)
+        with locked(target):
+            if target.exists():
+                raise NispaError(f"{target} exists; choose another name, or move it away first")
+            atomic.write(target, self.path.read_bytes())
+        return Model.open(target)
+
+    def export_onnx(self, path: str | Path, task: str | None = None) -> dict[str, Any]:
+        """Write an ONNX graph of all tasks, or of one; returns what is noted in it (export.py)."""
+        from nispa.model.export import export_onnx
+
+        return export_onnx(self, path, task)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write the files of a Hugging Face repository into a folder."""
+        from nispa.model.hub import mixin
+
+        mixin()(self).save_pretrained(folder)
+
+    def push(self, repository: str, **options: Any) -> str:
+        """Upload to the Hugging Face hub, as ``USER/NAME``; the page's address."""
+        from nispa.model.hub import mixin
+
+        return str(mixin()(self).push_to_hub(repository, **options))
+
+    @classmethod
+    def from_pretrained(cls, source: str | Path, **options: Any) -> Model:
+        """A model from the Hugging Face hub (``USER/NAME``), or from a folder that `save_pretrained` made."""
+        from nispa.model.hub import mixin
+
+        opened: Model = mixin().from_pretrained(str(source), **options).model
+        return opened
+
     def inspect(self) -> dict[str, Any]:
         """Everything that there is to say about the model, as plain data."""
         from nispa.model.about import about
