@@ -1,10 +1,11 @@
-"""The commands of a model file, as a user meets them: processes, 80 columns, exit codes."""
+"""The commands of a model file, as a user meets them: what they say in 80 columns, exit codes."""
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
-import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +13,23 @@ import pytest
 from material import blobs
 from PIL import Image
 
-
-def nispa(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "nispa", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd)
+from nispa.cli import main
 
 
-def good(*arguments: object, cwd: Path | None = None) -> str:
+def nispa(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """The command, in this process: importing torch anew each time takes longer than the work."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(cwd)
+        with pytest.raises(SystemExit) as end:
+            main([*map(str, arguments)])
+    code = end.value.code
+    return subprocess.CompletedProcess(
+        [], code if isinstance(code, int) else 1, out.getvalue(), err.getvalue()
+    )
+
+
+def good(*arguments: object, cwd: Path) -> str:
     done = nispa(*arguments, cwd=cwd)
     assert done.returncode == 0, done.stderr
     assert max(map(len, done.stdout.splitlines()), default=0) <= 80, done.stdout

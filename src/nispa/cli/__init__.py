@@ -38,10 +38,10 @@ export_commands.register(app)
 app.command(data_commands.app)
 
 
-def main() -> None:
-    """Run the command; what a user can mend is one line on stderr and exit code 2."""
+def main(tokens: list[str] | None = None) -> None:
+    """Run the command (``tokens`` instead of sys.argv in tests); what a user can mend is one line on stderr and exit code 2."""
     try:
-        code = app(exit_on_error=True, result_action="return_value")
+        code = app(tokens, exit_on_error=True, result_action="return_value")
     except NispaError as error:
         print(f"nispa: {error}", file=sys.stderr)  # noqa: T201
         raise SystemExit(2) from None
