@@ -39,7 +39,10 @@ app.command(data_commands.app)
 
 
 def main(tokens: list[str] | None = None) -> None:
-    """Run the command (``tokens`` instead of sys.argv in tests); what a user can mend is one line on stderr and exit code 2."""
+    """Run the command; what a user can mend is one line on stderr and exit code 2.
+
+    ``tokens`` stand for sys.argv where a test runs it.
+    """
     try:
         code = app(tokens, exit_on_error=True, result_action="return_value")
     except NispaError as error:
