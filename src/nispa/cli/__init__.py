@@ -9,8 +9,8 @@ import cyclopts
 from nispa import __version__
 from nispa.cli import compare as compare_commands
 from nispa.cli import data as data_commands
-from nispa.cli import export_log as export_commands
 from nispa.cli import export as export_commands
+from nispa.cli import export_log as export_log_commands
 from nispa.cli import looking, teaching
 from nispa.cli import paper as paper_commands
 from nispa.cli import report as report_commands
@@ -32,7 +32,7 @@ tune_commands.register(app)
 teaching.register(app)
 looking.register(app)
 report_commands.register(app)
-export_commands.register(app)
+export_log_commands.register(app)
 serve_commands.register(app)
 export_commands.register(app)
 app.command(data_commands.app)
