@@ -42,10 +42,13 @@ class SparseLayer(nn.Module, ABC):
     frozen_rows: int
     working_rows: int
     """Rows before this one are frozen or working, the rest idle."""
+    version: int
+    """Counts re-layouts, so that an engine knows when what it derived from the index is stale."""
 
     def __init__(self, targets: int, columns: int, relu: bool) -> None:
         super().__init__()
         self.targets, self.columns, self.relu = targets, columns, relu
+        self.version = 0
 
     @property
     @abstractmethod
@@ -93,6 +96,7 @@ class SparseLayer(nn.Module, ABC):
         first = int(self.starts[self.frozen_rows])
         self.values = nn.Parameter(self.store[first:])
         self.biases = nn.Parameter(self.bias_store[self.frozen_rows :])
+        self.version += 1
 
     def weights(self) -> Floats:
         """All live weights, in row-major order of the mask."""

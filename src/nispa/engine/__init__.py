@@ -6,7 +6,9 @@ connections only, on the CPU. ``choose`` is the one place that decides.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -63,4 +65,33 @@ def choose(name: str) -> Engine:
     """The engine with that name; ``auto`` is the fastest that runs here."""
     if name not in ENGINES:
         raise NispaError(f"unknown engine {name!r}{nearest(name, ENGINES)}; choose from {', '.join(ENGINES)}")
+    if name == "reference":
+        return Reference()
+    native = _native_engine()
+    if native is not None:
+        return native
+    if name == "native":
+        raise NispaError(
+            "engine 'native' is not built here; install a C++ compiler and install nispa again,"
+            " or take --engine reference"
+        )
+    _say_once()
     return Reference()
+
+
+def _native_engine() -> Engine | None:
+    try:
+        from nispa.engine.native import Native
+    except ImportError:
+        return None
+    return Native()
+
+
+@cache
+def _say_once() -> None:
+    warnings.warn(
+        "the native engine is not built (no C++ compiler at install time?);"
+        " running the reference engine, which is several times slower",
+        UserWarning,
+        stacklevel=4,
+    )

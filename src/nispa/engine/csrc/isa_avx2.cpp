@@ -1,0 +1,3 @@
+#define NISPA_ISA avx2
+#define LANES 8
+#include "kernels.inl"
