@@ -13,7 +13,10 @@ struct Connections {      // rows of live connections into one layer, or their t
   const int32_t* column;  // [live]: source unit of a convolution, source column of a linear layer; ascending
   const int32_t* place;   // [live]: where the weight lies in `weights`; null: where the connection lies
   const float* weights;   // [live][kernel * kernel]
+  const int32_t* segments;  // linear: [columns / kChunk, rounded up, + 1][rows]: where a row enters each chunk
+  int rows;
 };
+constexpr int kChunk = 32;  // columns
 
 struct Plane {      // the geometry of one layer's maps in memory
   int height, width;
@@ -69,9 +72,9 @@ struct LinearForward {       // some rows, some blocks
   long gate_stride;
   int blocks;                // at most kGroup
   bool relu;
-  int32_t* cursor;           // scratch, [end - begin]
 };
-constexpr int kGroup = 8;    // blocks that a linear kernel holds in registers
+constexpr int kGroup = 8;        // blocks that linear_forward holds in registers
+constexpr int kWeightGroup = 16; // the same of linear_weight_gradient
 
 struct LinearWeightGradient {  // some rows, some blocks; adds to the gradients
   Connections connections;
@@ -82,10 +85,9 @@ struct LinearWeightGradient {  // some rows, some blocks; adds to the gradients
   long input_stride;
   const float* gradient;       // [blocks][units][16]
   long gradient_stride;
-  int blocks;
+  int blocks;                  // at most kWeightGroup
   float* weights;              // [live from starts[begin]]
   float* biases;               // [end - begin]
-  int32_t* cursor;
 };
 
 struct Gather {                // one block of samples, as they lie in memory, into lanes

@@ -240,29 +240,21 @@ void unpool(const float* pooled, Plane in, const uint8_t* winner, float* output,
 
 // Linear --------------------------------------------------------------------------------------------------------
 
-// Sources are taken in chunks that fit the nearest cache together with their blocks; accumulators of a row wait in
-// memory meanwhile. `cursor` holds how far each row has come: a row's columns ascend.
-INLINE int chunk_columns(int blocks) { return 32768 / (blocks * kLanes * 4); }
+// Sources are taken in chunks that fit the nearest cache together with their blocks; the accumulators of a row wait
+// in memory meanwhile. `segments` says where a row's connections enter each chunk.
+INLINE int chunks_at_once(int blocks) { return 32768 / (blocks * kLanes * 4 * kChunk) + (blocks > 16); }
 
 template <int B>
 void linear_forward_of(const LinearForward& a) {
   const Connections& n = a.connections;
-  const int step = chunk_columns(B);
-  for (int row = a.begin; row < a.end; row++) a.cursor[row - a.begin] = n.starts[row];
-  for (int limit = step;; limit += step) {
-    const bool last = limit >= a.columns;
+  const int step = chunks_at_once(B), chunks = (a.columns + kChunk - 1) / kChunk;
+  for (int chunk = 0; chunk < chunks; chunk += step) {
+    const bool first = chunk == 0, last = chunk + step >= chunks;
+    const int32_t* from = n.segments + long(chunk) * n.rows;
+    const int32_t* to = n.segments + long(last ? chunks : chunk + step) * n.rows;
     for (int row = a.begin; row < a.end; row++) {
-      int k = a.cursor[row - a.begin];
-      const bool first = limit == step;
-      const int end = n.starts[row + 1];
+      const int begin = from[row], end = to[row];
       float* out = a.output + long(a.units[row]) * kLanes;
-      const float* gate = a.gate ? a.gate + long(a.units[row]) * kLanes : nullptr;
-      int stop = k;
-      if (last)
-        stop = end;
-      else
-        while (stop < end && n.column[stop] < limit) stop++;
-      if (stop == k && !first && !last) continue;
       for (int part = 0; part < kParts; part++) {
         Vec acc[B];
         if (first)
@@ -270,22 +262,21 @@ void linear_forward_of(const LinearForward& a) {
         else
           for (int b = 0; b < B; b++) acc[b] = load(out + b * a.output_stride + part * LANES);
         const float* in = a.input + part * LANES;
-        for (int i = k; i < stop; i++) {
-          const float* p = in + long(n.column[i]) * kLanes;
-          const Vec w = all(n.weights[n.place ? n.place[i] : i]);
+        for (int k = begin; k < end; k++) {
+          const float* p = in + long(n.column[k]) * kLanes;
+          const Vec w = all(n.weights[n.place ? n.place[k] : k]);
 #pragma GCC unroll 8
           for (int b = 0; b < B; b++) acc[b] += w * load(p + b * a.input_stride);
         }
         if (last && a.relu)
           for (int b = 0; b < B; b++) acc[b] = positive(acc[b]);
-        if (last && gate)
-          for (int b = 0; b < B; b++)
-            acc[b] = load(gate + b * a.gate_stride + part * LANES) > 0 ? acc[b] : Vec{};
+        if (last && a.gate) {
+          const float* gate = a.gate + long(a.units[row]) * kLanes + part * LANES;
+          for (int b = 0; b < B; b++) acc[b] = load(gate + b * a.gate_stride) > 0 ? acc[b] : Vec{};
+        }
         for (int b = 0; b < B; b++) store(out + b * a.output_stride + part * LANES, acc[b]);
       }
-      a.cursor[row - a.begin] = stop;
     }
-    if (last) break;
   }
 }
 
@@ -302,54 +293,67 @@ void linear_forward(const LinearForward& a) {
   }
 }
 
-// The unit's gradient stays in registers; each live source costs one pass over its blocks in the nearest cache, and
-// a sum over lanes, sixteen connections at a time.
+// LANES vectors become one: element i is the sum over the lanes of v[i].
+INLINE Vec add_lanes_of(Vec (&v)[LANES]) {
+  Ints even, odd;
+  for (int i = 0; i < LANES; i++) even[i] = 2 * i, odd[i] = 2 * i + 1;
+#pragma GCC unroll 8
+  for (int width = LANES; width > 1; width /= 2)
+#pragma GCC unroll 8
+    for (int i = 0; i < width / 2; i++)
+      v[i] = __builtin_shuffle(v[2 * i], v[2 * i + 1], even) + __builtin_shuffle(v[2 * i], v[2 * i + 1], odd);
+  return v[0];
+}
+
+// The unit's gradient stays in registers; each live source costs one pass over its blocks in the nearest cache. Sums
+// over lanes are taken for LANES connections at once, across the ends of rows.
 template <int B>
 void linear_weight_gradient_of(const LinearWeightGradient& a) {
   const Connections& n = a.connections;
-  const int step = chunk_columns(B), origin = n.starts[a.begin];
-  alignas(64) float lanes[kLanes * kLanes];
+  const int step = chunks_at_once(B), chunks = (a.columns + kChunk - 1) / kChunk, origin = n.starts[a.begin];
   for (int row = a.begin; row < a.end; row++) {
     const float* g = a.gradient + long(a.units[row]) * kLanes;
+    alignas(64) float lanes[kLanes];
     for (int part = 0; part < kParts; part++) {
       Vec total = {};
       for (int b = 0; b < B; b++) total += load(g + b * a.gradient_stride + part * LANES);
       store(lanes + part * LANES, total);
     }
     a.biases[row - a.begin] += add_lanes(lanes);
-    a.cursor[row - a.begin] = n.starts[row];
   }
-  for (int limit = step;; limit += step) {
-    const bool last = limit >= a.columns;
+  Vec waiting[LANES];
+  float* target[LANES];
+  int count = 0;
+  auto flush = [&] {
+    for (int i = count; i < LANES; i++) waiting[i] = Vec{};
+    const Vec sums = add_lanes_of(waiting);
+    for (int i = 0; i < count; i++) *target[i] += sums[i];
+    count = 0;
+  };
+  for (int chunk = 0; chunk < chunks; chunk += step) {
+    const int32_t* from = n.segments + long(chunk) * n.rows;
+    const int32_t* to = n.segments + long(chunk + step >= chunks ? chunks : chunk + step) * n.rows;
     for (int row = a.begin; row < a.end; row++) {
-      const int k = a.cursor[row - a.begin], end = n.starts[row + 1];
-      int stop = k;
-      if (last)
-        stop = end;
-      else
-        while (stop < end && n.column[stop] < limit) stop++;
-      if (stop == k) continue;
       const float* gradient = a.gradient + long(a.units[row]) * kLanes;
-      for (int from = k; from < stop; from += kLanes) {
-        const int some = stop - from < kLanes ? stop - from : kLanes;
-        for (int part = 0; part < kParts; part++) {
-          Vec g[B];
-          for (int b = 0; b < B; b++) g[b] = load(gradient + b * a.gradient_stride + part * LANES);
-          for (int i = 0; i < some; i++) {
-            const float* p = a.input + long(n.column[from + i]) * kLanes + part * LANES;
-            Vec sum = g[0] * load(p);
-#pragma GCC unroll 8
-            for (int b = 1; b < B; b++) sum += g[b] * load(p + b * a.input_stride);
-            store(lanes + i * kLanes + part * LANES, sum);
-          }
+      Vec g[B * kParts];
+      for (int i = 0; i < B * kParts; i++)
+        g[i] = load(gradient + i / kParts * a.gradient_stride + i % kParts * LANES);
+      for (int k = from[row]; k < to[row]; k++) {
+        const float* p = a.input + long(n.column[k]) * kLanes;
+        Vec one = g[0] * load(p), two = {};
+#pragma GCC unroll 64
+        for (int i = 1; i < B * kParts; i++) {
+          const Vec v = load(p + i / kParts * a.input_stride + i % kParts * LANES);
+          if (i % 2) two += g[i] * v;
+          else one += g[i] * v;
         }
-        float* to = a.weights + (from - origin);
-        for (int i = 0; i < some; i++) to[i] += add_lanes(lanes + i * kLanes);
+        waiting[count] = one + two;
+        target[count++] = a.weights + (k - origin);
+        if (count == LANES) flush();
       }
-      a.cursor[row - a.begin] = stop;
     }
-    if (last) break;
   }
+  flush();
 }
 
 void linear_weight_gradient(const LinearWeightGradient& a) {
@@ -362,6 +366,14 @@ void linear_weight_gradient(const LinearWeightGradient& a) {
     case 6: return linear_weight_gradient_of<6>(a);
     case 7: return linear_weight_gradient_of<7>(a);
     case 8: return linear_weight_gradient_of<8>(a);
+    case 9: return linear_weight_gradient_of<9>(a);
+    case 10: return linear_weight_gradient_of<10>(a);
+    case 11: return linear_weight_gradient_of<11>(a);
+    case 12: return linear_weight_gradient_of<12>(a);
+    case 13: return linear_weight_gradient_of<13>(a);
+    case 14: return linear_weight_gradient_of<14>(a);
+    case 15: return linear_weight_gradient_of<15>(a);
+    case 16: return linear_weight_gradient_of<16>(a);
   }
 }
 

@@ -222,7 +222,14 @@ NB_MODULE(_native, m) {
       .def("backward", &backward)
       .def("sums", &sums, nb::arg("data"), nb::arg("rows").none(), nb::arg("scale"), nb::arg("shift"),
            nb::arg("totals"))
-      .def("copy_out", &copy_out);
+      .def("copy_out", &copy_out)
+      .def("times", [](PyPlan& self) {
+        return nb::make_tuple(nb::cast(self.plan->forward_seconds), nb::cast(self.plan->backward_seconds));
+      })
+      .def("clear_times", [](PyPlan& self) {
+        for (auto* seconds : {&self.plan->forward_seconds, &self.plan->backward_seconds})
+          std::fill(seconds->begin(), seconds->end(), 0.0);
+      });
   nb::class_<Optimizer>(m, "Optimizer")
       .def(nb::init<bool, std::vector<Array<float>>, std::vector<long>, double, double, double>())
       .def("step", &Optimizer::step);

@@ -1,6 +1,7 @@
 #include "plan.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -45,6 +46,32 @@ std::vector<int> cut(const int32_t* starts, int begin, int end, int parts) {
   return cuts;
 }
 
+// Where every row enters every chunk of columns.
+std::vector<int32_t> segments(const std::vector<int32_t>& starts, const std::vector<int32_t>& column, int columns) {
+  const size_t rows = starts.size() - 1;
+  const int chunks = (columns + kChunk - 1) / kChunk;
+  std::vector<int32_t> found(size_t(chunks + 1) * rows);
+  for (size_t row = 0; row < rows; row++) {
+    int k = starts[row];
+    for (int chunk = 0; chunk < chunks; chunk++) {
+      while (k < starts[row + 1] && column[k] < chunk * kChunk) k++;
+      found[chunk * rows + row] = k;
+    }
+    found[chunks * rows + row] = starts[row + 1];
+  }
+  return found;
+}
+
+class Watch {  // adds the time until it goes out of scope
+ public:
+  explicit Watch(double& sum) : sum_(sum), begun_(std::chrono::steady_clock::now()) {}
+  ~Watch() { sum_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count(); }
+
+ private:
+  double& sum_;
+  std::chrono::steady_clock::time_point begun_;
+};
+
 void check(bool ok, const std::string& what) {
   if (!ok) throw std::invalid_argument(what);
 }
@@ -87,6 +114,7 @@ Plan::Plan(std::vector<LayerData> layers, int channels, int height, int width)
         check(0 <= a.index[k] && a.index[k] < a.columns && (k == a.starts[r] || a.index[k - 1] < a.index[k]),
               name + "a row's columns do not ascend inside the layer");
     }
+    segments_.push_back(a.conv ? std::vector<int32_t>{} : segments(a.starts, a.index, a.columns));
     in_.push_back({plane.height, plane.width, a.conv ? a.kernel / 2 : 0});
     if (a.conv) plane = {plane.height / a.pool, plane.width / a.pool, 0};
     else plane = {1, 1, 0};
@@ -96,16 +124,19 @@ Plan::Plan(std::vector<LayerData> layers, int channels, int height, int width)
   }
   check(!layers_.back().conv, "the last layer is a convolution");
   input_ = in_[0];
+  forward_seconds.assign(layers_.size(), 0);
+  backward_seconds.assign(layers_.size(), 0);
 }
 
 Connections Plan::forward_of(int l) const {
   const LayerData& a = layers_[l];
-  return {a.starts.data(), a.index.data(), nullptr, a.weights};
+  return {a.starts.data(), a.index.data(), nullptr, a.weights, segments_[l].data(), a.targets};
 }
 
 Connections Plan::backward_of(int l) const {
   const Back& b = back_[l];
-  return {b.starts.data(), b.column.data(), b.place.data(), layers_[l].weights};
+  return {b.starts.data(), b.column.data(), b.place.data(), layers_[l].weights, b.segments.data(),
+          int(b.units.size())};
 }
 
 std::unique_ptr<Tape> Plan::tape(int blocks, bool whole) {
@@ -173,7 +204,8 @@ void Plan::gather(const Source& source, long first, float* to) const {
   kernels().gather(a);
 }
 
-void Plan::conv_forward(int l, const float* in, float* out, uint8_t* winner, int rows) const {
+void Plan::conv_forward(int l, const float* in, float* out, uint8_t* winner, int rows) {
+  Watch watch(forward_seconds[l]);
   const LayerData& layer = layers_[l];
   ConvForward a{};
   a.connections = forward_of(l);
@@ -194,7 +226,8 @@ void Plan::conv_forward(int l, const float* in, float* out, uint8_t* winner, int
   });
 }
 
-void Plan::linear_forward(int l, const float* in, float* out, int blocks, int rows) const {
+void Plan::linear_forward(int l, const float* in, float* out, int blocks, int rows) {
+  Watch watch(forward_seconds[l]);
   const LayerData& layer = layers_[l];
   const int groups = (blocks + kGroup - 1) / kGroup;
   const auto cuts = cut(layer.starts.data(), 0, rows, std::max(1, 2 * kTasks / groups));
@@ -212,8 +245,6 @@ void Plan::linear_forward(int l, const float* in, float* out, int blocks, int ro
     a.output = out + group * kGroup * out_stride, a.output_stride = out_stride;
     a.blocks = std::min(kGroup, blocks - group * kGroup);
     a.relu = layer.relu;
-    std::vector<int32_t> cursor(a.end - a.begin);
-    a.cursor = cursor.data();
     kernels().linear_forward(a);
   });
 }
@@ -229,7 +260,7 @@ void Plan::total(int l, const float* maps, int blocks, long samples, double* tot
 }
 
 // Convolutions block by block, so that one block's maps stay in the cache; linear layers over all blocks.
-void Plan::run(const Source& source, bool idle, Tape& tape, const std::vector<double*>* totals) const {
+void Plan::run(const Source& source, bool idle, Tape& tape, const std::vector<double*>* totals) {
   const int blocks = tape.blocks;
   auto rows = [&](int l) { return idle ? layers_[l].targets : layers_[l].working; };
   const long input_size = convs_ ? channels_ * input_.unit() : features() * kLanes;
@@ -395,6 +426,7 @@ void Plan::prepare_backward() {
         back.column[next[r]] = u;
         back.place[next[r]++] = k;
       });
+      if (!a.conv) back.segments = segments(back.starts, back.column, a.targets);
     }
     std::vector<int32_t> needed;
     for (int u = 0; u < a.targets; u++)
@@ -462,7 +494,8 @@ void Plan::backward(const Tape& tape, long count, const float* logits_gradient, 
 }
 
 void Plan::linear_backward(int l, const Tape& tape, const float* gradient, float* source_gradient, float* weights,
-                           float* biases) const {
+                           float* biases) {
+  Watch watch(backward_seconds[l]);
   const LayerData& layer = layers_[l];
   const int blocks = tape.blocks, groups = (blocks + kGroup - 1) / kGroup;
   const float* in = l ? tape.maps[l - 1].get() : tape.input.get();
@@ -485,12 +518,10 @@ void Plan::linear_backward(int l, const Tape& tape, const float* gradient, float
       a.biases = biases + (a.begin - layer.frozen);
       std::memset(a.weights, 0, size_t(layer.starts[a.end] - layer.starts[a.begin]) * 4);
       std::memset(a.biases, 0, size_t(a.end - a.begin) * 4);
-      std::vector<int32_t> cursor(a.end - a.begin);
-      a.cursor = cursor.data();
-      for (int group = 0; group < groups; group++) {
-        a.input = in + group * kGroup * in_stride;
-        a.gradient = gradient + group * kGroup * out_stride;
-        a.blocks = std::min(kGroup, blocks - group * kGroup);
+      for (int block = 0; block < blocks; block += kWeightGroup) {
+        a.input = in + block * in_stride;
+        a.gradient = gradient + block * out_stride;
+        a.blocks = std::min(kWeightGroup, blocks - block);
         kernels().linear_weight_gradient(a);
       }
       return;
@@ -505,14 +536,13 @@ void Plan::linear_backward(int l, const Tape& tape, const float* gradient, float
     a.output = source_gradient + group * kGroup * in_stride, a.output_stride = in_stride;
     a.gate = in + group * kGroup * in_stride, a.gate_stride = in_stride;
     a.blocks = std::min(kGroup, blocks - group * kGroup);
-    std::vector<int32_t> cursor(a.end - a.begin);
-    a.cursor = cursor.data();
     kernels().linear_forward(a);
   });
 }
 
 void Plan::conv_backward(int b, const Tape& tape) {
   for (int l = convs_ - 1; l >= 0; l--) {
+    Watch watch(backward_seconds[l]);
     const LayerData& layer = layers_[l];
     const Plane full{in_[l].height, in_[l].width, layer.kernel / 2};
     const Plane packed{out_[l].height, out_[l].width, 0};

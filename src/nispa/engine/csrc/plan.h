@@ -72,9 +72,12 @@ class Plan {
   // Copies a hidden layer's maps out of a tape: [count][units][height][width].
   void copy_out(const Tape& tape, int l, long count, float* to) const;
 
+  // Seconds per layer spent forward and backward since they were last cleared; for benchmarks.
+  std::vector<double> forward_seconds, backward_seconds;
+
  private:
   struct Back {  // the transpose of a layer's connections: rows are the source columns that want a gradient
-    std::vector<int32_t> units, starts, column, place;
+    std::vector<int32_t> units, starts, column, place, segments;
   };
   bool first_linear(int l) const { return !layers_[l].conv && (l == 0 || layers_[l - 1].conv); }
   long map_size(int l) const { return layers_[l].targets * out_[l].unit(); }
@@ -82,18 +85,19 @@ class Plan {
   Connections backward_of(int l) const;
   std::unique_ptr<Tape> tape(int blocks, bool whole);
   void gather(const Source& source, long first_sample, float* to) const;
-  void conv_forward(int l, const float* in, float* out, uint8_t* winner, int rows) const;
-  void linear_forward(int l, const float* in, float* out, int blocks, int rows) const;
+  void conv_forward(int l, const float* in, float* out, uint8_t* winner, int rows);
+  void linear_forward(int l, const float* in, float* out, int blocks, int rows);
   void small_forward(const Source& source, long sample, int idle, float* logits);
-  void run(const Source& source, bool idle, Tape& tape, const std::vector<double*>* totals) const;
+  void run(const Source& source, bool idle, Tape& tape, const std::vector<double*>* totals);
   void total(int l, const float* maps, int blocks, long samples, double* totals) const;
   void prepare_backward();
   void linear_backward(int l, const Tape& tape, const float* gradient, float* source_gradient, float* weights,
-                       float* biases) const;
+                       float* biases);
   void conv_backward(int b, const Tape& tape);
 
   std::vector<LayerData> layers_;
   int channels_, height_, width_;
+  std::vector<std::vector<int32_t>> segments_;  // of linear layers (kernels.h)
   std::vector<Plane> in_, out_;   // per layer: its input maps, its output maps (after pooling)
   Plane input_;
   int convs_ = 0;                 // how many layers at the front are convolutions

@@ -1,8 +1,10 @@
 #include "pool.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -96,6 +98,27 @@ class Pool {
   bool stop_ = false;
 };
 
+// The OpenMP runtime that torch brought into the process, if it can be seen: its threads are awake after torch's own
+// parallel regions, and two sets of waiting threads on the same cores would slow each other down.
+using Team = void (*)(void (*)(void*), void*, unsigned, unsigned);
+
+Team team() {
+  static const Team found =
+      std::getenv("NISPA_OWN_THREADS") ? nullptr : reinterpret_cast<Team>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));
+  return found;
+}
+
+struct Region {
+  std::atomic<int> next{0};
+  int tasks;
+  const std::function<void(int)>* work;
+};
+
+void take_tasks(void* data) {
+  auto* region = static_cast<Region*>(data);
+  for (int task; (task = region->next.fetch_add(1, std::memory_order_relaxed)) < region->tasks;) (*region->work)(task);
+}
+
 std::mutex owner;  // one parallel region at a time; a second Python thread waits
 Pool* pool = nullptr;
 int wanted = 1;
@@ -114,6 +137,13 @@ void parallel(int tasks, const std::function<void(int)>& work) {
   (void)registered;
   if (wanted == 1 || tasks <= 1) {
     for (int task = 0; task < tasks; task++) work(task);
+    return;
+  }
+  if (const Team run = team()) {
+    Region region;
+    region.tasks = tasks;
+    region.work = &work;
+    run(take_tasks, &region, unsigned(wanted), 0);
     return;
   }
   std::lock_guard<std::mutex> hold(owner);

@@ -1,4 +1,5 @@
-// Threads of our own: they sleep when idle, survive a fork, and need no OpenMP runtime beside torch's.
+// Threads: those of torch's OpenMP runtime where it is in reach, else our own, which sleep when idle and survive a
+// fork.
 #pragma once
 #include <functional>
 
