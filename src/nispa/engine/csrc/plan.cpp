@@ -64,11 +64,13 @@ std::vector<int32_t> segments(const std::vector<int32_t>& starts, const std::vec
 
 class Watch {  // adds the time until it goes out of scope
  public:
-  explicit Watch(double& sum) : sum_(sum), begun_(std::chrono::steady_clock::now()) {}
-  ~Watch() { sum_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count(); }
+  Watch(double& sum, bool on) : sum_(on ? &sum : nullptr), begun_(std::chrono::steady_clock::now()) {}
+  ~Watch() {
+    if (sum_) *sum_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
+  }
 
  private:
-  double& sum_;
+  double* sum_;
   std::chrono::steady_clock::time_point begun_;
 };
 
@@ -139,22 +141,35 @@ Connections Plan::backward_of(int l) const {
           int(b.units.size())};
 }
 
+// Whole blocks per thread where there are enough of them: then a thread's data stays in its own caches from the input
+// to the logits and back. Fewer blocks than threads: the threads share the work inside a block.
+std::vector<Plan::Range> Plan::ranges(int blocks) const {
+  const int threads = threads_here();
+  if (blocks < threads) return {{0, 0, blocks}};
+  std::vector<Range> found;
+  for (int t = 0; t < threads; t++)
+    found.push_back({t, int(long(blocks) * t / threads), int(long(blocks) * (t + 1) / threads)});
+  return found;
+}
+
 std::unique_ptr<Tape> Plan::tape(int blocks, bool whole) {
+  const int slots = threads_here();
   for (auto& old : spare_)
-    if (old && old->whole == whole && old->capacity >= blocks) {
+    if (old->whole == whole && old->capacity >= blocks && old->slots >= slots) {
       auto found = std::move(old);
-      spare_.erase(std::find(spare_.begin(), spare_.end(), nullptr));
+      spare_.erase(spare_.begin() + (&old - spare_.data()));
       found->blocks = blocks;
       return found;
     }
   auto made = std::make_unique<Tape>();
   made->blocks = made->capacity = blocks;
   made->whole = whole;
-  const long kept = whole || convs_ == 0 ? blocks : 1;
-  made->input = floats(kept * channels_ * input_.unit());
+  made->slots = slots;
+  const long kept = whole || convs_ == 0 ? blocks : slots;
+  made->input = floats(kept * input_size());
   for (int l = 0; l < layers(); l++) {
     const bool every = whole || l + 1 >= convs_;  // linear layers take all blocks at once
-    made->maps.push_back(floats((every ? blocks : 1) * map_size(l)));
+    made->maps.push_back(floats((every ? blocks : slots) * map_size(l)));
     made->winners.push_back(whole && layers_[l].pool == 2
                                 ? bytes(long(blocks) * layers_[l].targets * out_[l].height * out_[l].width * kLanes)
                                 : nullptr);
@@ -162,9 +177,14 @@ std::unique_ptr<Tape> Plan::tape(int blocks, bool whole) {
   return made;
 }
 
+void Plan::keep(std::unique_ptr<Tape> tape) {
+  if (spare_.size() >= 4) spare_.erase(spare_.begin());
+  spare_.push_back(std::move(tape));
+}
+
 void Plan::recycle(std::unique_ptr<Tape> tape) {
   std::lock_guard<std::mutex> hold(busy_);
-  if (spare_.size() < 4) spare_.push_back(std::move(tape));
+  keep(std::move(tape));
 }
 
 void Plan::gather(const Source& source, long first, float* to) const {
@@ -204,13 +224,12 @@ void Plan::gather(const Source& source, long first, float* to) const {
   kernels().gather(a);
 }
 
-void Plan::conv_forward(int l, const float* in, float* out, uint8_t* winner, int rows) {
-  Watch watch(forward_seconds[l]);
+void Plan::conv_forward(int l, const float* in, float* out, uint8_t* winner, bool idle) {
   const LayerData& layer = layers_[l];
   ConvForward a{};
   a.connections = forward_of(l);
   a.units = layer.units.data();
-  a.begin = 0, a.end = rows;
+  a.begin = 0, a.end = rows(l, idle);
   a.bias = layer.biases;
   a.input = in, a.in = in_[l];
   a.output = out, a.out = out_[l];
@@ -226,72 +245,80 @@ void Plan::conv_forward(int l, const float* in, float* out, uint8_t* winner, int
   });
 }
 
-void Plan::linear_forward(int l, const float* in, float* out, int blocks, int rows) {
-  Watch watch(forward_seconds[l]);
+void Plan::linear_forward(int l, const float* in, float* out, int blocks, bool idle) {
   const LayerData& layer = layers_[l];
-  const int groups = (blocks + kGroup - 1) / kGroup;
-  const auto cuts = cut(layer.starts.data(), 0, rows, std::max(1, 2 * kTasks / groups));
-  const int parts = int(cuts.size()) - 1;
+  const auto cuts = cut(layer.starts.data(), 0, rows(l, idle), threads_here() == 1 ? 1 : kTasks * threads_here());
   const long in_stride = long(layer.columns) * kLanes, out_stride = long(layer.targets) * kLanes;
-  parallel(groups * parts, [&](int task) {
-    const int group = task / parts, part = task % parts;
+  parallel(int(cuts.size()) - 1, [&](int part) {
     LinearForward a{};
     a.connections = forward_of(l);
     a.units = layer.units.data();
     a.begin = cuts[part], a.end = cuts[part + 1];
     a.columns = layer.columns;
     a.bias = layer.biases;
-    a.input = in + group * kGroup * in_stride, a.input_stride = in_stride;
-    a.output = out + group * kGroup * out_stride, a.output_stride = out_stride;
-    a.blocks = std::min(kGroup, blocks - group * kGroup);
+    a.input_stride = in_stride, a.output_stride = out_stride;
     a.relu = layer.relu;
-    kernels().linear_forward(a);
+    for (int b = 0; b < blocks; b += kGroup) {
+      a.input = in + b * in_stride;
+      a.output = out + b * out_stride;
+      a.blocks = std::min(kGroup, blocks - b);
+      kernels().linear_forward(a);
+    }
   });
 }
 
+// Per block and unit, to be added in the order of blocks.
 void Plan::total(int l, const float* maps, int blocks, long samples, double* totals) const {
-  parallel(layers_[l].targets, [&](int unit) {
-    double sum = 0;
-    for (int b = 0; b < blocks; b++)
-      sum += kernels().total(maps + b * map_size(l) + unit * out_[l].unit(), out_[l],
-                             int(std::min<long>(kLanes, samples - long(b) * kLanes)));
-    totals[unit] += sum;
-  });
+  const int units = layers_[l].targets;
+  for (int b = 0; b < blocks; b++)
+    for (int unit = 0; unit < units; unit++)
+      totals[long(b) * units + unit] = kernels().total(maps + b * map_size(l) + unit * out_[l].unit(), out_[l],
+                                                       int(std::min<long>(kLanes, samples - long(b) * kLanes)));
 }
 
-// Convolutions block by block, so that one block's maps stay in the cache; linear layers over all blocks.
-void Plan::run(const Source& source, bool idle, Tape& tape, const std::vector<double*>* totals) {
-  const int blocks = tape.blocks;
-  auto rows = [&](int l) { return idle ? layers_[l].targets : layers_[l].working; };
-  const long input_size = convs_ ? channels_ * input_.unit() : features() * kLanes;
-  if (convs_ == 0)
-    parallel(blocks, [&](int b) { gather(source, long(b) * kLanes, tape.input.get() + b * input_size); });
-  for (int b = 0; b < (convs_ ? blocks : 0); b++) {
-    const long kept = tape.whole ? b : 0;
-    float* in = tape.input.get() + kept * input_size;
+// Convolutions block by block, so that one block's maps stay in the cache; linear layers over all blocks of the range.
+void Plan::run_range(const Source& source, bool idle, Tape& tape, const Range& range, double* totals) {
+  auto totals_of = [&](int l, int b) {  // [layer][block][unit]
+    long before = 0;
+    for (int k = 0; k < l; k++) before += long(tape.blocks) * layers_[k].targets;
+    return totals + before + long(b) * layers_[l].targets;
+  };
+  for (int b = range.begin; b < range.end; b++) {
+    const long kept = tape.whole || convs_ == 0 ? b : range.slot;
+    float* in = tape.input.get() + kept * input_size();
     gather(source, long(b) * kLanes, in);
     for (int l = 0; l < convs_; l++) {
+      Watch watch(forward_seconds[l], range.slot == 0);
       const long place = l + 1 == convs_ ? b : kept;
       float* out = tape.maps[l].get() + place * map_size(l);
       uint8_t* winner = tape.winners[l] ? tape.winners[l].get() + place * long(layers_[l].targets) *
                                                                        out_[l].height * out_[l].width * kLanes
                                         : nullptr;
-      conv_forward(l, in, out, winner, rows(l));
-      if (totals) total(l, out, 1, source.count - long(b) * kLanes, (*totals)[l]);
+      conv_forward(l, in, out, winner, idle);
+      if (totals) total(l, out, 1, source.count - long(b) * kLanes, totals_of(l, b));
       in = out;
     }
   }
+  const int blocks = range.end - range.begin;
   for (int l = convs_; l < layers(); l++) {
-    const float* in = l ? tape.maps[l - 1].get() : tape.input.get();
-    linear_forward(l, in, tape.maps[l].get(), blocks, rows(l));
-    if (totals && l + 1 < layers()) total(l, tape.maps[l].get(), blocks, source.count, (*totals)[l]);
+    Watch watch(forward_seconds[l], range.slot == 0);
+    const float* in = (l ? tape.maps[l - 1].get() + range.begin * map_size(l - 1)
+                         : tape.input.get() + range.begin * input_size());
+    float* out = tape.maps[l].get() + range.begin * map_size(l);
+    linear_forward(l, in, out, blocks, idle);
+    if (totals && l + 1 < layers())
+      total(l, out, blocks, source.count - long(range.begin) * kLanes, totals_of(l, range.begin));
   }
+}
+
+void Plan::run(const Source& source, bool idle, Tape& tape, double* totals) {
+  const auto ranges = this->ranges(tape.blocks);
+  parallel(int(ranges.size()), [&](int task) { run_range(source, idle, tape, ranges[task], totals); });
 }
 
 std::unique_ptr<Tape> Plan::forward(const Source& source, bool idle, bool keep, float* logits) {
   std::lock_guard<std::mutex> hold(busy_);
   const int outputs = this->outputs();
-  const LayerData& last = layers_.back();
   if (!keep && source.count <= kSmallBatch) {
     for (long i = 0; i < source.count; i++) small_forward(source, i, idle, logits + i * outputs);
     return nullptr;
@@ -300,21 +327,29 @@ std::unique_ptr<Tape> Plan::forward(const Source& source, bool idle, bool keep, 
   run(source, idle, *tape, nullptr);
   std::memset(logits, 0, size_t(source.count) * outputs * 4);
   const float* from = tape->maps.back().get();
-  for (int r = 0; r < (idle ? last.targets : last.working); r++) {
-    const int unit = last.units[r];
+  for (int r = 0; r < rows(layers() - 1, idle); r++) {
+    const int unit = layers_.back().units[r];
     for (long i = 0; i < source.count; i++)
       logits[i * outputs + unit] = from[((i / kLanes) * outputs + unit) * kLanes + i % kLanes];
   }
   if (keep) return tape;
-  if (spare_.size() < 4) spare_.push_back(std::move(tape));
+  this->keep(std::move(tape));
   return nullptr;
 }
 
 void Plan::sums(const Source& source, const std::vector<double*>& totals) {
   std::lock_guard<std::mutex> hold(busy_);
-  auto tape = this->tape(int((source.count + kLanes - 1) / kLanes), false);
-  run(source, true, *tape, &totals);
-  if (spare_.size() < 4) spare_.push_back(std::move(tape));
+  const int blocks = int((source.count + kLanes - 1) / kLanes);
+  auto tape = this->tape(blocks, false);
+  long units = 0;
+  for (int l = 0; l + 1 < layers(); l++) units += layers_[l].targets;
+  std::vector<double> parts(size_t(blocks) * units);
+  run(source, true, *tape, parts.data());
+  const double* part = parts.data();
+  for (int l = 0; l + 1 < layers(); l++)
+    for (int b = 0; b < blocks; b++)
+      for (int unit = 0; unit < layers_[l].targets; unit++) totals[l][unit] += *part++;
+  keep(std::move(tape));
 }
 
 void Plan::copy_out(const Tape& tape, int l, long count, float* to) const {
@@ -329,7 +364,7 @@ void Plan::copy_out(const Tape& tape, int l, long count, float* to) const {
 }
 
 // Few samples: one by one, vectors along the image rows; the same sums in the same order, so the same bits.
-void Plan::small_forward(const Source& source, long sample, int idle, float* logits) {
+void Plan::small_forward(const Source& source, long sample, bool idle, float* logits) {
   auto stride = [](const Plane& p) { return long(p.width + 31) / 32 * 32 + 16; };
   auto unit = [&](const Plane& p) { return (p.height + 2 * p.border) * stride(p); };
   if (small_.empty()) {
@@ -355,8 +390,8 @@ void Plan::small_forward(const Source& source, long sample, int idle, float* log
   }
   for (int l = 0; l < layers(); l++) {
     const LayerData& layer = layers_[l];
-    const int rows = idle ? layer.targets : layer.working;
-    const auto cuts = cut(layer.starts.data(), 0, rows, layer.index.size() * layer.kernel * layer.kernel > 2000 ? kTasks : 1);
+    const bool large = long(layer.index.size()) * layer.kernel * layer.kernel > 2000;
+    const auto cuts = cut(layer.starts.data(), 0, rows(l, idle), large ? kTasks * threads_here() : 1);
     float* out = l + 1 == layers() ? logits : small_[l + 1].get();
     if (l + 1 == layers()) std::memset(logits, 0, size_t(layer.targets) * 4);
     parallel(int(cuts.size()) - 1, [&](int task) {
@@ -388,9 +423,8 @@ void Plan::small_forward(const Source& source, long sample, int idle, float* log
 
 // Which units want a gradient, and the connections seen from them. A frozen unit wants one only if some unit
 // upstream of it can still change, which NISPA never lets happen: frozen is free.
-void Plan::prepare_backward() {
-  if (ready_) return;
-  for (int l = 0; l < layers(); l++) {
+void Plan::prepare_backward(int slots) {
+  for (int l = int(back_.size()); l < layers(); l++) {
     const LayerData& a = layers_[l];
     std::vector<char> needs(a.targets, 0);
     const long area = l == 0 ? 1 : a.columns / layers_[l - 1].targets;
@@ -434,137 +468,155 @@ void Plan::prepare_backward() {
     needs_.push_back(std::move(needs));
     needed_.push_back(std::move(needed));
     back_.push_back(std::move(back));
-    Floats gradient, pooled, weight_sums, bias_sums;
-    if (a.conv) {
-      const Plane g{in_[l].height, in_[l].width, a.kernel / 2};
-      gradient = floats(a.targets * g.unit());
-      if (a.pool == 2 && l + 1 < convs_) pooled = floats(long(a.targets) * out_[l].height * out_[l].width * kLanes);
-      const long live = a.starts[a.working] - a.starts[a.frozen];
-      weight_sums = floats(live * a.kernel * a.kernel * kLanes);
-      bias_sums = floats(long(a.working - a.frozen) * kLanes);
-    }
-    gradient_.push_back(std::move(gradient));
-    pooled_.push_back(std::move(pooled));
-    weight_sums_.push_back(std::move(weight_sums));
-    bias_sums_.push_back(std::move(bias_sums));
-    gradient_size_.push_back(0);
   }
-  ready_ = true;
+  while (int(slots_.size()) < slots) {
+    Slot slot;
+    long live = 0, rows = 0;
+    for (int l = 0; l < convs_; l++) {
+      const LayerData& a = layers_[l];
+      const Plane g{in_[l].height, in_[l].width, a.kernel / 2};
+      slot.gradient.push_back(floats(a.targets * g.unit()));
+      slot.pooled.push_back(a.pool == 2 && l + 1 < convs_
+                                ? floats(long(a.targets) * out_[l].height * out_[l].width * kLanes)
+                                : nullptr);
+      live = std::max(live, trainable(l) * a.kernel * a.kernel);
+      rows = std::max(rows, long(a.working - a.frozen));
+    }
+    slot.sums = floats(live * kLanes);
+    slot.bias_sums = floats(rows * kLanes);
+    slots_.push_back(std::move(slot));
+  }
 }
 
 void Plan::backward(const Tape& tape, long count, const float* logits_gradient, const std::vector<float*>& weights,
                     const std::vector<float*>& biases) {
   std::lock_guard<std::mutex> hold(busy_);
-  prepare_backward();
   const int blocks = tape.blocks, last = layers() - 1, outputs = this->outputs();
-  for (int l = std::max(convs_ - 1, 0); l <= last; l++) {  // gradients that hold all blocks
-    const bool of_conv = l < convs_;
-    const long unit = of_conv ? long(out_[l].height) * out_[l].width : 1;
-    const long size = blocks * layers_[l].targets * unit * kLanes;
-    Floats& place = of_conv ? pooled_[l] : gradient_[l];
-    if (gradient_size_[l] < size) {
-      place = floats(size);
-      gradient_size_[l] = size;
+  const auto ranges = this->ranges(blocks);
+  prepare_backward(int(ranges.size()));
+  if (top_blocks_ < blocks) {
+    top_.clear();
+    block_sums_.clear();
+    for (int l = 0; l < layers(); l++) {
+      const long unit = l < convs_ ? long(out_[l].height) * out_[l].width : 1;
+      top_.push_back(l + 1 >= convs_ ? floats(blocks * layers_[l].targets * unit * kLanes) : nullptr);
+      const LayerData& a = layers_[l];
+      if (l < convs_)
+        block_sums_.push_back(floats(blocks * (trainable(l) * a.kernel * a.kernel + a.working - a.frozen)));
     }
+    top_blocks_ = blocks;
   }
-  float* top = gradient_[last].get();
+  float* top = top_[last].get();
   for (int b = 0; b < blocks; b++)
     for (int u : needed_[last])
       for (int lane = 0; lane < kLanes; lane++) {
         const long i = long(b) * kLanes + lane;
         top[(long(b) * outputs + u) * kLanes + lane] = i < count ? logits_gradient[i * outputs + u] : 0.0f;
       }
-  for (int l = last; l >= convs_; l--)
-    linear_backward(l, tape, gradient_[l].get(),
-                    l == 0 ? nullptr : (l > convs_ ? gradient_[l - 1] : pooled_[l - 1]).get(), weights[l], biases[l]);
-  if (convs_ == 0) return;
-  for (int l = 0; l < convs_; l++) {
-    const LayerData& a = layers_[l];
-    const long live = a.starts[a.working] - a.starts[a.frozen];
-    std::memset(weight_sums_[l].get(), 0, size_t(live) * a.kernel * a.kernel * kLanes * 4);
-    std::memset(bias_sums_[l].get(), 0, size_t(a.working - a.frozen) * kLanes * 4);
-  }
-  for (int b = 0; b < blocks; b++) conv_backward(b, tape);
-  for (int l = 0; l < convs_; l++) {
-    const LayerData& a = layers_[l];
-    const long live = a.starts[a.working] - a.starts[a.frozen];
-    kernels().reduce(weight_sums_[l].get(), weights[l], live * a.kernel * a.kernel);
-    kernels().reduce(bias_sums_[l].get(), biases[l], a.working - a.frozen);
-  }
-}
-
-void Plan::linear_backward(int l, const Tape& tape, const float* gradient, float* source_gradient, float* weights,
-                           float* biases) {
-  Watch watch(backward_seconds[l]);
-  const LayerData& layer = layers_[l];
-  const int blocks = tape.blocks, groups = (blocks + kGroup - 1) / kGroup;
-  const float* in = l ? tape.maps[l - 1].get() : tape.input.get();
-  const long in_stride = long(layer.columns) * kLanes, out_stride = long(layer.targets) * kLanes;
-  const auto cuts = cut(layer.starts.data(), layer.frozen, layer.working, 2 * kTasks);
-  const int weight_tasks = int(cuts.size()) - 1;
-  std::vector<int> source_cuts{0};
-  if (source_gradient && !back_[l].units.empty())
-    source_cuts = cut(back_[l].starts.data(), 0, int(back_[l].units.size()), std::max(1, 2 * kTasks / groups));
-  const int source_parts = int(source_cuts.size()) - 1;
-  parallel(weight_tasks + groups * source_parts, [&](int task) {
-    if (task < weight_tasks) {
-      LinearWeightGradient a{};
-      a.connections = forward_of(l);
-      a.units = layer.units.data();
-      a.begin = cuts[task], a.end = cuts[task + 1];
-      a.columns = layer.columns;
-      a.input_stride = in_stride, a.gradient_stride = out_stride;
-      a.weights = weights + (layer.starts[a.begin] - layer.starts[layer.frozen]);
-      a.biases = biases + (a.begin - layer.frozen);
-      std::memset(a.weights, 0, size_t(layer.starts[a.end] - layer.starts[a.begin]) * 4);
-      std::memset(a.biases, 0, size_t(a.end - a.begin) * 4);
-      for (int block = 0; block < blocks; block += kWeightGroup) {
-        a.input = in + block * in_stride;
-        a.gradient = gradient + block * out_stride;
-        a.blocks = std::min(kWeightGroup, blocks - block);
-        kernels().linear_weight_gradient(a);
-      }
+  parallel(int(ranges.size()), [&](int task) {
+    const Range& range = ranges[task];
+    for (int l = last; l >= std::max(convs_, 1); l--) {
+      Watch watch(backward_seconds[l], range.slot == 0);
+      linear_source_gradient(l, tape, range);
+    }
+    for (int b = range.begin; b < range.end && convs_; b++) conv_backward(b, tape, slots_[range.slot]);
+  });
+  // Sums over blocks: every weight has one owner, who adds the blocks in their order.
+  const int parts = kTasks * threads_here(), linear = layers() - convs_;
+  const auto begun = std::chrono::steady_clock::now();
+  parallel(parts * linear + convs_, [&](int task) {
+    if (task < parts * linear) {
+      const int l = convs_ + task / parts;
+      linear_weight_gradient(l, tape, task % parts, parts, weights[l], biases[l]);
       return;
     }
-    const int group = (task - weight_tasks) / source_parts, part = (task - weight_tasks) % source_parts;
+    const int l = task - parts * linear;
+    const LayerData& a = layers_[l];
+    const long live = trainable(l) * a.kernel * a.kernel, rows = a.working - a.frozen;
+    std::memset(weights[l], 0, size_t(live) * 4);
+    std::memset(biases[l], 0, size_t(rows) * 4);
+    for (int b = 0; b < blocks; b++) {
+      const float* sums = block_sums_[l].get() + b * (live + rows);
+      for (long i = 0; i < live; i++) weights[l][i] += sums[i];
+      for (long i = 0; i < rows; i++) biases[l][i] += sums[live + i];
+    }
+  });
+  backward_seconds[last] += std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+}
+
+void Plan::linear_source_gradient(int l, const Tape& tape, const Range& range) {
+  const Back& back = back_[l];
+  if (back.units.empty()) return;
+  const LayerData& layer = layers_[l];
+  const long in_stride = long(layer.columns) * kLanes, out_stride = long(layer.targets) * kLanes;
+  const auto cuts =
+      cut(back.starts.data(), 0, int(back.units.size()), threads_here() == 1 ? 1 : kTasks * threads_here());
+  parallel(int(cuts.size()) - 1, [&](int part) {
     LinearForward a{};
     a.connections = backward_of(l);
-    a.units = back_[l].units.data();
-    a.begin = source_cuts[part], a.end = source_cuts[part + 1];
+    a.units = back.units.data();
+    a.begin = cuts[part], a.end = cuts[part + 1];
     a.columns = layer.targets;
-    a.input = gradient + group * kGroup * out_stride, a.input_stride = out_stride;
-    a.output = source_gradient + group * kGroup * in_stride, a.output_stride = in_stride;
-    a.gate = in + group * kGroup * in_stride, a.gate_stride = in_stride;
-    a.blocks = std::min(kGroup, blocks - group * kGroup);
-    kernels().linear_forward(a);
+    a.input_stride = out_stride, a.output_stride = a.gate_stride = in_stride;
+    for (int b = range.begin; b < range.end; b += kGroup) {
+      a.input = top_[l].get() + b * out_stride;
+      a.output = top_[l - 1].get() + b * in_stride;
+      a.gate = tape.maps[l - 1].get() + b * in_stride;
+      a.blocks = std::min(kGroup, range.end - b);
+      kernels().linear_forward(a);
+    }
   });
 }
 
-void Plan::conv_backward(int b, const Tape& tape) {
+void Plan::linear_weight_gradient(int l, const Tape& tape, int part, int parts, float* weights, float* biases) const {
+  const LayerData& layer = layers_[l];
+  const auto cuts = cut(layer.starts.data(), layer.frozen, layer.working, parts);
+  if (part + 1 >= int(cuts.size())) return;
+  LinearWeightGradient a{};
+  a.connections = forward_of(l);
+  a.units = layer.units.data();
+  a.begin = cuts[part], a.end = cuts[part + 1];
+  a.columns = layer.columns;
+  a.input_stride = long(layer.columns) * kLanes, a.gradient_stride = long(layer.targets) * kLanes;
+  a.weights = weights + (layer.starts[a.begin] - row_begin(l));
+  a.biases = biases + (a.begin - layer.frozen);
+  std::memset(a.weights, 0, size_t(layer.starts[a.end] - layer.starts[a.begin]) * 4);
+  std::memset(a.biases, 0, size_t(a.end - a.begin) * 4);
+  for (int b = 0; b < tape.blocks; b += kWeightGroup) {
+    a.input = (l ? tape.maps[l - 1].get() : tape.input.get()) + b * a.input_stride;
+    a.gradient = top_[l].get() + b * a.gradient_stride;
+    a.blocks = std::min(kWeightGroup, tape.blocks - b);
+    kernels().linear_weight_gradient(a);
+  }
+}
+
+void Plan::conv_backward(int b, const Tape& tape, Slot& slot) {
   for (int l = convs_ - 1; l >= 0; l--) {
-    Watch watch(backward_seconds[l]);
+    Watch watch(backward_seconds[l], &slot == &slots_[0]);
     const LayerData& layer = layers_[l];
     const Plane full{in_[l].height, in_[l].width, layer.kernel / 2};
     const Plane packed{out_[l].height, out_[l].width, 0};
     const bool top = l + 1 == convs_;
     if (layer.pool == 2 || top) {  // bring the gradient of the pooled or flattened map into the full one
-      const float* from = pooled_[l].get() + (top ? b * layer.targets * packed.unit() : 0);
+      const float* from = top ? top_[l].get() + b * layer.targets * packed.unit() : slot.pooled[l].get();
       parallel(int(needed_[l].size()), [&](int i) {
         const int unit = needed_[l][i];
         const float* pooled = from + unit * packed.unit();
-        float* to = gradient_[l].get() + unit * full.unit();
+        float* to = slot.gradient[l].get() + unit * full.unit();
         if (layer.pool == 2) {
-          const long area = long(packed.height) * packed.width * kLanes;
-          kernels().unpool(pooled, packed, tape.winners[l].get() + (long(b) * layer.targets + unit) * area, to, full);
+          const uint8_t* winner = tape.winners[l].get() + (long(b) * layer.targets + unit) * packed.unit();
+          kernels().unpool(pooled, packed, winner, to, full);
         } else {
           for (int y = 0; y < full.height; y++)
             std::memcpy(to + full.first() + y * full.row(), pooled + y * packed.row(), size_t(packed.row()) * 4);
         }
       });
     }
-    const float* in = l ? tape.maps[l - 1].get() + b * map_size(l - 1)
-                        : tape.input.get() + b * channels_ * input_.unit();
-    const auto cuts = cut(layer.starts.data(), layer.frozen, layer.working, kTasks);
+    const float* in = l ? tape.maps[l - 1].get() + b * map_size(l - 1) : tape.input.get() + b * input_size();
+    const long area = layer.kernel * layer.kernel, rows = layer.working - layer.frozen;
+    float* sums = block_sums_[l].get() + b * (trainable(l) * area + rows);
+    const auto cuts =
+        cut(layer.starts.data(), layer.frozen, layer.working, threads_here() == 1 ? 1 : kTasks * threads_here());
     const int weight_tasks = int(cuts.size()) - 1;
     const int source_tasks = l > 0 && !back_[l].units.empty() ? (full.height + 1) / 2 : 0;
     parallel(weight_tasks + source_tasks, [&](int task) {
@@ -574,25 +626,30 @@ void Plan::conv_backward(int b, const Tape& tape) {
         a.units = layer.units.data();
         a.begin = cuts[task], a.end = cuts[task + 1];
         a.input = in, a.in = in_[l];
-        a.gradient = gradient_[l].get(), a.out = full;
-        const long before = layer.starts[a.begin] - layer.starts[layer.frozen];
-        a.sums = weight_sums_[l].get() + before * layer.kernel * layer.kernel * kLanes;
-        a.bias_sums = bias_sums_[l].get() + long(a.begin - layer.frozen) * kLanes;
+        a.gradient = slot.gradient[l].get(), a.out = full;
+        const long before = (layer.starts[a.begin] - row_begin(l)) * area, row = a.begin - layer.frozen;
+        const long live = (layer.starts[a.end] - layer.starts[a.begin]) * area, count = a.end - a.begin;
+        a.sums = slot.sums.get() + before * kLanes;
+        a.bias_sums = slot.bias_sums.get() + row * kLanes;
+        std::memset(a.sums, 0, size_t(live) * kLanes * 4);
+        std::memset(a.bias_sums, 0, size_t(count) * kLanes * 4);
         a.kernel = layer.kernel;
         const int band = full.height <= 16 ? full.height : 8;
         for (a.y = 0; a.y < full.height; a.y += band) {
           a.rows = std::min(band, full.height - a.y);
           kernels().conv_weight_gradient(a);
         }
+        kernels().reduce(a.sums, sums + before, live);
+        kernels().reduce(a.bias_sums, sums + trainable(l) * area + row, count);
         return;
       }
       ConvForward a{};
       a.connections = backward_of(l);
       a.units = back_[l].units.data();
       a.begin = 0, a.end = int(back_[l].units.size());
-      a.input = gradient_[l].get(), a.in = full;
+      a.input = slot.gradient[l].get(), a.in = full;
       const bool pooled = layers_[l - 1].pool == 2;
-      a.output = pooled ? pooled_[l - 1].get() : gradient_[l - 1].get();
+      a.output = pooled ? slot.pooled[l - 1].get() : slot.gradient[l - 1].get();
       a.out = pooled ? Plane{out_[l - 1].height, out_[l - 1].width, 0}
                      : Plane{in_[l - 1].height, in_[l - 1].width, layers_[l - 1].kernel / 2};
       a.gate = tape.maps[l - 1].get() + b * map_size(l - 1), a.gate_plane = out_[l - 1];

@@ -38,7 +38,8 @@ using Bytes = std::unique_ptr<uint8_t[], Free>;
 // What a forward pass leaves for the backward pass.
 struct Tape {
   int blocks = 0, capacity = 0;
-  bool whole = false;              // keeps the maps of convolutions for every block, not for one
+  bool whole = false;              // keeps the maps of convolutions for every block, not for one a thread
+  int slots = 1;                   // how many threads it has room for
   Floats input;
   std::vector<Floats> maps;        // per layer; the last are the logits
   std::vector<Bytes> winners;      // per pooled layer
@@ -79,21 +80,34 @@ class Plan {
   struct Back {  // the transpose of a layer's connections: rows are the source columns that want a gradient
     std::vector<int32_t> units, starts, column, place, segments;
   };
-  bool first_linear(int l) const { return !layers_[l].conv && (l == 0 || layers_[l - 1].conv); }
+  struct Range {  // the blocks that one thread takes through the whole chain
+    int slot, begin, end;
+  };
+  struct Slot {   // what a thread needs for the backward pass of one block
+    std::vector<Floats> gradient;    // per convolution: of its maps before pooling
+    std::vector<Floats> pooled;      // of its pooled maps
+    Floats sums, bias_sums;          // weight gradients of one convolution, lanes apart
+  };
   long map_size(int l) const { return layers_[l].targets * out_[l].unit(); }
+  long input_size() const { return convs_ ? channels_ * input_.unit() : features() * kLanes; }
+  long trainable(int l) const { return layers_[l].starts[layers_[l].working] - row_begin(l); }
+  int rows(int l, bool idle) const { return idle ? layers_[l].targets : layers_[l].working; }
   Connections forward_of(int l) const;
   Connections backward_of(int l) const;
+  std::vector<Range> ranges(int blocks) const;
   std::unique_ptr<Tape> tape(int blocks, bool whole);
+  void keep(std::unique_ptr<Tape> tape);
   void gather(const Source& source, long first_sample, float* to) const;
-  void conv_forward(int l, const float* in, float* out, uint8_t* winner, int rows);
-  void linear_forward(int l, const float* in, float* out, int blocks, int rows);
-  void small_forward(const Source& source, long sample, int idle, float* logits);
-  void run(const Source& source, bool idle, Tape& tape, const std::vector<double*>* totals);
+  void run(const Source& source, bool idle, Tape& tape, double* totals);
+  void run_range(const Source& source, bool idle, Tape& tape, const Range& range, double* totals);
+  void conv_forward(int l, const float* in, float* out, uint8_t* winner, bool idle);
+  void linear_forward(int l, const float* in, float* out, int blocks, bool idle);
   void total(int l, const float* maps, int blocks, long samples, double* totals) const;
-  void prepare_backward();
-  void linear_backward(int l, const Tape& tape, const float* gradient, float* source_gradient, float* weights,
-                       float* biases);
-  void conv_backward(int b, const Tape& tape);
+  void small_forward(const Source& source, long sample, bool idle, float* logits);
+  void prepare_backward(int slots);
+  void linear_source_gradient(int l, const Tape& tape, const Range& range);
+  void linear_weight_gradient(int l, const Tape& tape, int part, int parts, float* weights, float* biases) const;
+  void conv_backward(int b, const Tape& tape, Slot& slot);
 
   std::vector<LayerData> layers_;
   int channels_, height_, width_;
@@ -104,12 +118,13 @@ class Plan {
   std::mutex busy_;
   std::vector<std::unique_ptr<Tape>> spare_;
   // For the backward pass, made when first needed.
-  bool ready_ = false;
   std::vector<std::vector<char>> needs_;   // per layer and unit: does the loss's gradient have to reach it?
   std::vector<std::vector<int32_t>> needed_;
   std::vector<Back> back_;
-  std::vector<Floats> gradient_, pooled_, weight_sums_, bias_sums_;
-  std::vector<long> gradient_size_;
+  std::vector<Slot> slots_;
+  std::vector<Floats> top_;       // per layer from the last convolution on: the gradient of all blocks' outputs
+  int top_blocks_ = 0;
+  std::vector<Floats> block_sums_;  // per convolution: [block][weights and biases], added up in this order
   // For single samples.
   std::vector<Floats> small_;
 };

@@ -7,8 +7,12 @@ namespace nispa {
 
 void set_threads(int count);
 
-// Calls work(task) for every task in [0, tasks), shared among the threads; returns when all are done. Which thread
-// takes which task is open, so a task must own what it writes.
+// How many threads a region that starts here would have; 1 inside a region.
+int threads_here();
+
+// Calls work(task) for every task in [0, tasks), shared among the threads; returns when all are done. The first
+// tasks go to the same threads every time (their caches know the data), the rest to whoever is free: a task must own
+// what it writes. Inside a region tasks run one after the other.
 void parallel(int tasks, const std::function<void(int)>& work);
 
 }  // namespace nispa
