@@ -1,4 +1,4 @@
-"""The other side of every comparison: masked dense networks in plain PyTorch, as the authors' code has them."""
+"""The other side of every comparison: masked dense networks in plain PyTorch, as the authors have them."""
 
 from __future__ import annotations
 

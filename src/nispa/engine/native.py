@@ -49,7 +49,7 @@ class Input:
     def of(cls, x: Tensor | Batch) -> Input:
         if isinstance(x, Tensor):
             return cls(x.detach().to(torch.float32).contiguous(), None, _ONE, _ZERO)
-        scale = x.scale
+        scale: Any = x.scale
         if scale is None:
             scale = _BYTE if x.data.dtype == torch.uint8 else _ONE
         return cls(x.data, x.rows, scale, _ZERO if x.shift is None else x.shift)
@@ -85,7 +85,9 @@ class Native:
             return self._reference.logits(network, x)
         parameters = [p for layer in network.sparse_layers for p in (layer.values, layer.biases)]
         if torch.is_grad_enabled() and any(p.requires_grad for p in parameters):
-            return _Chain.apply(plan, Input.of(x), network.classes, *parameters)  # type: ignore[no-any-return]
+            chain: Any = _Chain
+            logits: Tensor = chain.apply(plan, Input.of(x), network.classes, *parameters)
+            return logits
         samples = Input.of(x)
         logits = torch.empty((samples.count, network.classes))
         _forward(plan, samples, logits)
@@ -188,7 +190,7 @@ class _Chain(torch.autograd.Function):
         return logits
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> Any:
         # Zeros: the rows of idle units are not computed, their gradient is 0.
         gradients = [torch.zeros_like(p) for p in ctx.saved_tensors]
         _native.set_threads(torch.get_num_threads())

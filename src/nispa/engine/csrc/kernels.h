@@ -139,7 +139,7 @@ struct Kernels {
   void (*small_conv)(const SmallConv&);
   void (*small_linear)(const SmallLinear&);
   void (*adam)(float* value, const float* gradient, float* mean, float* square, long count, float step,
-               float beta1, float beta2, float root_correction, float epsilon, float decay);
+               float root_correction, float decay);
   void (*sgd)(float* value, const float* gradient, float* velocity, long count, float rate, float momentum,
               float decay, bool first);
 };

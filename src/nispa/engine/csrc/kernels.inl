@@ -557,12 +557,13 @@ void small_linear(const SmallLinear& a) {
 // Optimizers, as PyTorch computes them ---------------------------------------------------------------------------
 
 void adam(float* __restrict value, const float* __restrict gradient, float* __restrict mean,
-          float* __restrict square, long count, float step, float beta1, float beta2, float root_correction,
-          float epsilon, float decay) {
+          float* __restrict square, long count, float step, float root_correction, float decay) {
+  // 1 - beta is rounded once, from the exact number: 1 - 0.999f would be off by 1e-5 of itself.
+  constexpr float rest1 = float(1 - 0.9), beta2 = 0.999f, rest2 = float(1 - 0.999), epsilon = 1e-8f;
   for (long i = 0; i < count; i++) {
     const float g = gradient[i] + decay * value[i];
-    mean[i] += (1 - beta1) * (g - mean[i]);
-    square[i] = beta2 * square[i] + (1 - beta2) * g * g;
+    mean[i] += rest1 * (g - mean[i]);
+    square[i] = beta2 * square[i] + rest2 * g * g;
     value[i] -= step * mean[i] / (__builtin_sqrtf(square[i]) / root_correction + epsilon);
   }
 }

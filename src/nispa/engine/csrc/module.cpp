@@ -36,6 +36,18 @@ struct PyTape {
   ~PyTape() { plan->recycle(std::move(tape)); }
 };
 
+// A list of arrays, taken as they are: what is written to must not be a converted copy.
+template <class A>
+std::vector<A> arrays(const nb::list& list) {
+  std::vector<A> found;
+  for (nb::handle item : list) {
+    A a;
+    if (!nb::try_cast<A>(item, a, false)) throw nb::type_error("an array has a wrong type, layout or device");
+    found.push_back(std::move(a));
+  }
+  return found;
+}
+
 template <class T>
 std::vector<T> copy(const Array<const T, nb::ndim<1>>& a) {
   return std::vector<T>(a.data(), a.data() + a.size());
@@ -58,8 +70,8 @@ void make_plan(PyPlan* self, nb::list described, int channels, int height, int w
     a.units = copy(nb::cast<Array<const int32_t, nb::ndim<1>>>(d["units"]));
     a.starts = copy(nb::cast<Array<const int32_t, nb::ndim<1>>>(d["starts"]));
     a.index = copy(nb::cast<Array<const int32_t, nb::ndim<1>>>(d["index"]));
-    auto weights = nb::cast<Array<float>>(d["weights"]);
-    auto biases = nb::cast<Array<float>>(d["biases"]);
+    auto weights = nb::cast<Array<float>>(d["weights"], false);
+    auto biases = nb::cast<Array<float>>(d["biases"], false);
     check(weights.size() == a.index.size() * a.kernel * a.kernel, "weights do not fit the index");
     check(biases.size() == size_t(a.targets), "biases do not fit the units");
     a.weights = weights.data();
@@ -118,8 +130,9 @@ PyTape* forward(PyPlan& self, const AnyArray& data, const Rows& rows, const Scal
   return new PyTape{self.plan, std::move(tape), s.count};  // Python owns it
 }
 
-void backward(PyPlan& self, const PyTape& tape, Array<const float, nb::ndim<2>> gradient,
-              const std::vector<Array<float>>& weights, const std::vector<Array<float>>& biases) {
+void backward(PyPlan& self, const PyTape& tape, Array<const float, nb::ndim<2>> gradient, const nb::list& to_weights,
+              const nb::list& to_biases) {
+  const auto weights = arrays<Array<float>>(to_weights), biases = arrays<Array<float>>(to_biases);
   const Plan& plan = *self.plan;
   check(tape.plan == self.plan && tape.tape, "the tape belongs to another plan");
   check(long(gradient.shape(0)) == tape.count && int(gradient.shape(1)) == plan.outputs(),
@@ -139,7 +152,8 @@ void backward(PyPlan& self, const PyTape& tape, Array<const float, nb::ndim<2>> 
 }
 
 void sums(PyPlan& self, const AnyArray& data, const Rows& rows, const Scaling& scale, const Scaling& shift,
-          const std::vector<Array<double>>& totals) {
+          const nb::list& to_totals) {
+  const auto totals = arrays<Array<double>>(to_totals);
   const Source s = source(*self.plan, data, rows, scale, shift);
   check(int(totals.size()) + 1 == self.plan->layers(), "one total a hidden layer is wanted");
   std::vector<double*> to;
@@ -162,9 +176,8 @@ void copy_out(PyPlan& self, const PyTape& tape, int layer, Array<float> to) {
 // Adam or SGD with momentum over the leading part of every parameter.
 class Optimizer {
  public:
-  Optimizer(bool adam, std::vector<Array<float>> values, std::vector<long> counts, double rate, double momentum,
-            double decay)
-      : adam_(adam), values_(std::move(values)), counts_(std::move(counts)), rate_(rate), momentum_(momentum),
+  Optimizer(bool adam, const nb::list& values, std::vector<long> counts, double rate, double momentum, double decay)
+      : adam_(adam), values_(arrays<Array<float>>(values)), counts_(std::move(counts)), rate_(rate), momentum_(momentum),
         decay_(decay) {
     check(values_.size() == counts_.size(), "one count a parameter is wanted");
     for (size_t i = 0; i < values_.size(); i++) {
@@ -190,7 +203,7 @@ class Optimizer {
       float* value = values_[i].data() + from;
       if (adam_)
         kernels().adam(value, gradient, mean_[i].data() + from, square_[i].data() + from, count,
-                       float(rate_ / first), 0.9f, 0.999f, float(std::sqrt(second)), 1e-8f, float(decay_));
+                       float(rate_ / first), float(std::sqrt(second)), float(decay_));
       else
         kernels().sgd(value, gradient, momentum_ > 0 ? mean_[i].data() + from : nullptr, count, float(rate_),
                       float(momentum_), float(decay_), steps_ == 1);
@@ -218,11 +231,11 @@ NB_MODULE(_native, m) {
   nb::class_<PyPlan>(m, "Plan")
       .def("__init__", &make_plan)
       .def("forward", &forward, nb::arg("data"), nb::arg("rows").none(), nb::arg("scale"), nb::arg("shift"),
-           nb::arg("idle"), nb::arg("keep"), nb::arg("logits"))
+           nb::arg("idle"), nb::arg("keep"), nb::arg("logits").noconvert())
       .def("backward", &backward)
       .def("sums", &sums, nb::arg("data"), nb::arg("rows").none(), nb::arg("scale"), nb::arg("shift"),
            nb::arg("totals"))
-      .def("copy_out", &copy_out)
+      .def("copy_out", &copy_out, nb::arg("tape"), nb::arg("layer"), nb::arg("to").noconvert())
       .def("times", [](PyPlan& self) {
         return nb::make_tuple(nb::cast(self.plan->forward_seconds), nb::cast(self.plan->backward_seconds));
       })
@@ -231,6 +244,6 @@ NB_MODULE(_native, m) {
           std::fill(seconds->begin(), seconds->end(), 0.0);
       });
   nb::class_<Optimizer>(m, "Optimizer")
-      .def(nb::init<bool, std::vector<Array<float>>, std::vector<long>, double, double, double>())
+      .def(nb::init<bool, const nb::list&, std::vector<long>, double, double, double>())
       .def("step", &Optimizer::step);
 }

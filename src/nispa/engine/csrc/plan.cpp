@@ -9,6 +9,10 @@
 #include <stdexcept>
 #include <string>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include "pool.h"
 
 namespace nispa {
@@ -17,10 +21,17 @@ namespace {
 constexpr int kTasks = 4;        // tasks per parallel region and thread, so that an interrupted thread costs little
 constexpr int kSmallBatch = 3;   // up to so many samples go one by one
 
-Floats floats(long count) {  // zeros
-  const size_t bytes = (size_t(count) * 4 + 127) / 64 * 64;
-  void* p = std::aligned_alloc(64, bytes);
+constexpr size_t kHugePage = size_t(1) << 21;
+
+// Zeros. Large ones lie in huge pages: the kernels jump between many places at once.
+Floats floats(long count) {
+  size_t bytes = (size_t(count) * 4 + 127) / 64 * 64, align = 64;
+  if (bytes >= kHugePage / 4) align = kHugePage, bytes = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  void* p = std::aligned_alloc(align, bytes);
   if (p == nullptr) throw std::bad_alloc();
+#if defined(__linux__)
+  if (align == kHugePage) madvise(p, bytes, MADV_HUGEPAGE);
+#endif
   std::memset(p, 0, bytes);
   return Floats(static_cast<float*>(p));
 }
@@ -492,6 +503,14 @@ void Plan::backward(const Tape& tape, long count, const float* logits_gradient, 
                     const std::vector<float*>& biases) {
   std::lock_guard<std::mutex> hold(busy_);
   const int blocks = tape.blocks, last = layers() - 1, outputs = this->outputs();
+  if (blocks == 0) {
+    for (int l = 0; l <= last; l++) {
+      const LayerData& a = layers_[l];
+      std::fill_n(weights[l], trainable(l) * a.kernel * a.kernel, 0.0f);
+      std::fill_n(biases[l], a.working - a.frozen, 0.0f);
+    }
+    return;
+  }
   const auto ranges = this->ranges(blocks);
   prepare_backward(int(ranges.size()));
   if (top_blocks_ < blocks) {
