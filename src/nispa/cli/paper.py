@@ -31,6 +31,8 @@ def paper(
     out: Annotated[Path | None, Parameter(help="Default: runs/paper or runs/paper-quick.")] = None,
     streams: Annotated[str | None, Parameter(help="Only these of the experiment's streams.")] = None,
     methods: Annotated[str | None, Parameter(help="Only these of the experiment's methods.")] = None,
+    buffer: Annotated[str | None, Parameter(help="cil: samples per class; default 10,50,100.")] = None,
+    dense: Annotated[bool, Parameter(help="cil: dense baselines, too.", negative="")] = False,
     engine: Engine = "auto",
     draw_only: Annotated[bool, Parameter(help="Run nothing; draw what there is.", negative="")] = False,
     page: Annotated[Path | None, Parameter(help="Write a page of all that OUT has into a folder.")] = None,
@@ -59,6 +61,8 @@ def paper(
         if value is not None and value < 1:
             raise NispaError(f"{option} is {value}; want 1 or more")
     wanted = experiment(name)
+    if name != "cil" and (buffer or dense):
+        raise NispaError(f"--buffer and --dense belong to the experiment 'cil', not to {name!r}")
 
     from nispa.experiment.paper.grid import Asked, lay_out, look
     from nispa.experiment.paper.page import note
@@ -72,6 +76,8 @@ def paper(
         tuple(methods.split(",")) if methods else None,
         str(data.expanduser().resolve()) if data is not None else None,
         engine,
+        tuple(dict.fromkeys(_buffer(part) for part in buffer.split(","))) if buffer else None,
+        dense,
     )
     grid = wanted.runs(asked)
     folder = lay_out(root, name, grid)
@@ -93,7 +99,20 @@ def _command(name: str, asked: Asked) -> str:
     parts = [f"nispa paper {name}"]
     if asked.quick:
         parts.append("--scale quick")
-    for option, values in (("seeds", asked.seeds), ("streams", asked.streams), ("methods", asked.methods)):
+    for option, values in (
+        ("seeds", asked.seeds),
+        ("streams", asked.streams),
+        ("methods", asked.methods),
+        ("buffer", asked.buffers),
+    ):
         if values:
             parts.append(f"--{option} {','.join(map(str, values))}")
+    if asked.dense:
+        parts.append("--dense")
     return " ".join(parts)
+
+
+def _buffer(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise NispaError(f"--buffer {text!r} is not a number of samples per class (for example 10,50,100)")
+    return int(text)

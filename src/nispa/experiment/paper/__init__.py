@@ -1,4 +1,4 @@
-"""The paper's task-incremental figures and tables, each run and drawn by ``nispa paper NAME``."""
+"""The paper's figures and tables, each run and drawn by ``nispa paper NAME``."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ EXPERIMENTS = {
     "growth": "Random, Novel and Transfer growth on similar and on different tasks",
     "ablation": "re-initialisation and the schedule of tau",
     "schedule": "the schedules of tau",
+    "cil": "class-incremental: NISPA-Replay, its rivals, and what goes beyond the paper",
     "sensitivity": "accuracy over e, a_f and k",
 }
 """name -> one line for people; the module has the same name"""

@@ -39,6 +39,10 @@ class Asked:
     methods: tuple[str, ...] | None = None
     data: str | None = None
     engine: str = "auto"
+    buffers: tuple[int, ...] | None = None
+    """Sizes of memory, in samples per class (class-incremental)."""
+    dense: bool = False
+    """The class-incremental baselines on dense networks, too."""
 
     @property
     def quick(self) -> bool:
