@@ -78,7 +78,7 @@ def draw(asked: Asked, found: Found, folder: Path) -> list[Path]:
     made = table(folder, "parameters", "Learnable parameters", lines, note)
 
     densities = {stream: clnp_density(found.folders[stream]) for stream in STREAMS if found[stream]}
-    figure, axes = panels(max(len(densities), 1), width=4.4)
+    figure, axes = panels(max(len(densities), 1), width=5.2)
     lines = [["stream", "task", "CLNP's density before it, %", "paper"]]
     for i, (stream, columns) in enumerate(densities.items()):
         values, places = [spread(column) for column in columns], range(1, len(columns) + 1)
@@ -91,9 +91,9 @@ def draw(asked: Asked, found: Found, folder: Path) -> list[Path]:
             label="CLNP",
         )
         own = 100 * recipe.find(stream, "nispa").network.density
-        axes[0][i].axhline(own, color=COLOURS["nispa"], label=f"NISPA, {own:.0f} % throughout")
+        axes[0][i].axhline(own, color=COLOURS["nispa"], label=f"NISPA, {own:.0f} %\nthroughout")
         axes[0][i].set(title=NAMES[stream], xlabel="before task", ylabel="density, %", ylim=(0, 105))
-        axes[0][i].legend(frameon=True, framealpha=0.9, edgecolor="none", fontsize=8, loc="lower left")
+        axes[0][i].legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
         for task, column in enumerate(columns, 1):
             said = "73" if (stream, task) == ("ef-mnist", 5) else ""
             lines.append([NAMES[stream], str(task), number(column), said])
