@@ -99,11 +99,12 @@ def test_fisher_is_the_mean_square_of_single_samples_gradients(
     net, task = network(density, kind), stream[1]
     rows = torch.from_numpy(generator(0, IMPORTANCE, 0).permutation(len(task.train))[:20])
     found = fisher(net, task.train, rows, task.classes, "true")
-    parameters = {name: p.detach() for name, p in net.named_parameters()}
+    plain = Network(net.shape, engine="reference", parts=net.snapshot())  # torch.func wants plain operators
+    parameters = {name: p.detach() for name, p in plain.named_parameters()}
     x = task.train.batch(rows).tensor()
 
     def log_probability(values: dict[str, torch.Tensor], sample: torch.Tensor) -> torch.Tensor:
-        logits = torch.func.functional_call(net, values, (sample[None],))[0, list(task.classes)]
+        logits = torch.func.functional_call(plain, values, (sample[None],))[0, list(task.classes)]
         with torch.no_grad():
             label = logits.argmax()
         return torch.log_softmax(logits, 0)[label]
