@@ -9,7 +9,7 @@ Ideas that change learning are runs of their own; ideas for the classifier are m
     herding    iCaRL's choice of exemplars instead of a random one
     logits     DER's second term: answers stay near those that were stored
     refit      after every task the output layer alone is trained on the (balanced) memory
-    asymmetric the task's cross-entropy over its own outputs only, the memory's over all
+    asymmetric the task's cross-entropy over its own outputs only, the memory's over all; then refit
 
     softmax    the output layer, as it is
     nearest    nearest mean of the exemplars' normalised stable activations of the last hidden layer
@@ -67,7 +67,7 @@ def learn(learner: NISPAReplay, task: Task, idea: str) -> None:
         else None,
         answers=network if idea == "logits" else None,
     )
-    if idea == "refit":
+    if idea in ("refit", "asymmetric"):
         frozen = [np.ones(units, dtype=bool) for units in network.wiring.groups[1:]]
         frozen[-1][:] = False
         network.lay_out(frozen)
