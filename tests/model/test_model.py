@@ -163,6 +163,30 @@ def test_a_changed_unit_is_found_and_its_task_named(model: Model) -> None:
         model.learn(blobs(5), name="more")
 
 
+def test_elsewhere_answers_are_compared_to_1e_5_and_it_says_so(model: Model) -> None:
+    inside = model._known
+    for i in inside.alive():
+        other = inside.tasks[i].made.model_copy(update={"instructions": "ANOTHER"})
+        inside.tasks[i] = inside.tasks[i].model_copy(update={"made": other})
+    inside.logits[0] = inside.logits[0] * (1 + 3e-7)  # as another order of sums might
+    assert [(f.kept, f.exact) for f in model.verify()] == [(True, False)] * 2
+    inside.logits[0] = inside.logits[0] + 1e-3 * inside.logits[0].abs().max()
+    assert [f.kept for f in model.verify()] == [False, True]
+
+
+def test_the_wiring_stays_sound_through_all_changes(model: Model) -> None:
+    nispa.checks.check_wiring(model.network.wiring, grown=False)
+    model.grow()
+    nispa.checks.check_wiring(model.network.wiring, grown=False)
+    model.learn(blobs(2), name="third", minutes=QUICK)
+    nispa.checks.check_wiring(model.network.wiring, grown=False)
+    model.release(["task1"])
+    nispa.checks.check_wiring(model.network.wiring, grown=False)
+    for i in model.task_numbers:
+        outputs = model._known.outputs(i)
+        nispa.checks.check_no_path(model.network.wiring, model.network.wiring.stable, outputs)
+
+
 @pytest.mark.parametrize(
     ("data", "options", "words"),
     [

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +19,7 @@ from nispa.data.task import Task
 from nispa.draws import AUGMENT, BATCHES, generator
 from nispa.errors import NispaError
 from nispa.network import Network
-from nispa.schedule import Schedule
+from nispa.schedule import FLOOR, Schedule
 from nispa.training import Optimization, augmentation, fit, task_loss
 
 STEPS = 100
@@ -31,7 +33,9 @@ PHASES = 0.86
 FEWEST = 3
 """Phases that a budget leaves: two make a first revert possible, the third is the first to be tested."""
 LARGEST_REPEAT = 20
-LEAST_SHARE = 0.1
+LEAST_SHARE, LARGEST_SHARE = 0.1, 0.25
+PATIENCE = 3
+"""Phases without a better accuracy, after which a task that takes its fair share is done."""
 
 Settings = dict[str, int | float | str | bool]
 
@@ -42,7 +46,7 @@ def choose(network: Network, samples: int, validation: int) -> Settings:
     batch = int(min(128, max(16, 2 ** round(math.log2(max(samples, 1) / 25)))))
     epochs = math.ceil(STEPS * batch / max(samples, 1))
     return {
-        "lr": 0.002 if convolutional else 0.01,
+        "lr": 0.002 if convolutional else 0.003,
         "batch_size": batch,
         "phase_epochs": min(LONGEST_PHASE, max(5, epochs)),
         "accuracy_loss": least_loss(validation),
@@ -51,9 +55,8 @@ def choose(network: Network, samples: int, validation: int) -> Settings:
 
 
 def least_loss(validation: int) -> float:
-    """a_f in points: the paper's .75, but two validation samples' worth, or one's where that is much."""
-    one = 100 / max(validation, 1)
-    return max(0.75, round(2 * one, 2) if one < 2.5 else round(1.01 * one, 2))
+    """a_f in points: two validation samples' worth, at least 1.5."""
+    return max(1.5, round(202 / max(validation, 1), 2))
 
 
 def validation_share(samples: int) -> float:
@@ -127,33 +130,54 @@ def fit_into(settings: Settings, minutes: float, epoch_seconds: float) -> Settin
 def fair_share(classes: int, outputs: int) -> float:
     """The share of the free units that a task may take before it is made to do with fewer.
 
-    Twice its share of the outputs, for later tasks reuse more than they take; 15 % at least.
+    Twice its share of the outputs, for later tasks reuse more than they take; within bounds.
     """
-    return max(2 * classes / outputs, LEAST_SHARE)
+    return min(max(2 * classes / outputs, LEAST_SHARE), LARGEST_SHARE)
 
 
-def within(learner: NISPA, share: float, over: Callable[[], bool]) -> Schedule:
+@dataclass
+class Ending:
     """The learner's schedule, cut short: at the floor NISPA keeps the phase just trained, and ends.
 
-    That is so when time is up, or when the task makes do with its fair share of the free units. Fewer would
-    leave room that nobody asked for and cost accuracy that validation samples are too few to see.
+    That is so when time is up. When the task makes do with its fair share of the free units, tau falls no
+    further, for that would leave room that nobody asked for and cost accuracy that few validation samples
+    cannot see; the task ends when the best accuracy has not risen for some phases.
     """
-    schedule, told = learner.schedule, {}  # type: Schedule, dict[int, float]
-    first = learner.progress.phase if learner.progress else 1
 
-    def modest() -> bool:
-        now, wiring = learner.progress, learner.wiring
+    learner: NISPA
+    schedule: Schedule
+    share: float
+    over: Callable[[], bool]
+    told: list[float] = field(default_factory=list)
+    """tau of the phases so far."""
+    best: float = 0.0
+    risen: int = 1
+    """The last phase with a new best accuracy."""
+
+    def state(self) -> dict[str, Any]:
+        """What a resumed learning must know."""
+        return {"told": self.told, "best": self.best, "risen": self.risen}
+
+    def modest(self) -> bool:
+        """The task takes no more than its share of the free units, on the average of the layers."""
+        now, wiring = self.learner.progress, self.learner.wiring
         assert now is not None
         shares = []
         for g in wiring.hidden:
             free = ~wiring.stable[g]
             shares.append(float((now.protected[g] & free).sum()) / max(int(free.sum()), 1))
-        return bool(np.mean(shares) <= share)
+        return bool(np.mean(shares) <= self.share)
 
-    def tau(phase: int) -> float:
-        if phase not in told:  # an earlier phase's tau stays what it was
-            new = phase >= max(first, FEWEST) and phase > max(told, default=0)
-            told[phase] = 0.0 if new and (over() or modest()) else schedule(phase)
-        return told[phase]
-
-    return tau
+    def __call__(self, phase: int) -> float:
+        now = self.learner.progress
+        if phase <= len(self.told) or now is None:
+            return self.told[phase - 1] if 1 <= phase <= len(self.told) else self.schedule(phase)
+        if now.best > self.best:
+            self.best, self.risen = now.best, phase
+        before, tau = self.told[-1] if self.told else 1.0, self.schedule(phase)
+        if phase >= FEWEST and self.over():
+            tau = 0.0
+        elif phase >= FEWEST and self.modest():
+            tau = 0.0 if phase - self.risen >= PATIENCE or tau <= FLOOR else before
+        self.told.append(tau if tau <= FLOOR else min(before, tau))
+        return self.told[-1]

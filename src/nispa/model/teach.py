@@ -23,7 +23,7 @@ from nispa.capacity import part_for
 from nispa.data.samples import Samples
 from nispa.data.task import Task, split
 from nispa.errors import NispaError
-from nispa.learner import Report
+from nispa.learner import Report, warn
 from nispa.model import settings as defaults
 from nispa.model.content import Known, build_learner, contents
 from nispa.model.file import Taught, to_bytes, write
@@ -137,11 +137,18 @@ def learn(
         spent = resumed.seconds
     limit = float("inf") if minutes is None else 60 * minutes - spent
     share = defaults.fair_share(len(given.classes), learner.network.classes)
-    learner.schedule = defaults.within(learner, share, lambda: time.monotonic() - started > limit)
+    ending = defaults.Ending(
+        learner,
+        learner.schedule,
+        share,
+        lambda: time.monotonic() - started > limit,
+        **(resumed.ending if resumed else {}),
+    )
+    learner.schedule = ending
 
     def checkpoint() -> None:
         seconds = spent + time.monotonic() - started
-        files.save(learner, aside, job=job, settings=settings, seconds=seconds)
+        files.save(learner, aside, job=job, settings=settings, seconds=seconds, ending=ending.state())
 
     report(
         {
@@ -155,7 +162,11 @@ def learn(
         }
     )
     old = {i: fingerprint(known.part(i), known.probes) for i in known.alive()}
-    learner.learn(lesson.task, report=report, checkpoint=checkpoint)
+    try:
+        learner.learn(lesson.task, report=report, checkpoint=checkpoint)
+    except NispaError:  # such as weights that became infinite: going on would end there again
+        aside.unlink(missing_ok=True)
+        raise
     result = _finish(known, learner, lesson, settings, old)
     _warn(result, lesson, report)
     result.undo = undo
@@ -182,6 +193,7 @@ class _Resumed:
     state: Any
     settings: Settings
     seconds: float
+    ending: dict[str, Any]
 
 
 def _resume(aside: Path, job: dict[str, str], report: Report) -> _Resumed | None:
@@ -193,9 +205,9 @@ def _resume(aside: Path, job: dict[str, str], report: Report) -> _Resumed | None
         left, settings = metadata["extra"]["job"], dict(metadata["extra"]["settings"])
         seconds, phase = float(metadata["extra"]["seconds"]), int(state.data["progress"]["phase"])
         same_model, same = left["base"] == job["base"], left == job
-        name = str(left["name"])
+        name, ending = str(left["name"]), dict(metadata["extra"]["ending"])
     except (NispaError, KeyError, TypeError, ValueError):
-        report({"event": "warning", "text": f"{aside} is not readable; learning starts over"})
+        warn(f"{aside} is not readable; learning starts over", report)
         return None
     if not same_model:
         return None  # of a model file that has changed since
@@ -205,7 +217,7 @@ def _resume(aside: Path, job: dict[str, str], report: Report) -> _Resumed | None
             " or give it up with --restart"
         )
     report({"event": "note", "text": f"going on where learning {name!r} was interrupted, phase {phase}"})
-    return _Resumed(state, settings, seconds)
+    return _Resumed(state, settings, seconds, ending)
 
 
 def _finish(
@@ -269,10 +281,10 @@ def _warn(known: Known, lesson: Lesson, report: Report) -> None:
             f"{lesson.task.name!r} is no better than guessing ({reached:.0%} of {count} right,"
             f" chance is {chance:.0%}); give more or clearer samples, and take it back with `nispa undo`"
         )
-        report({"event": "warning", "text": text})
+        warn(text, report)
     elif count < 40:
         text = (
             f"{lesson.task.name!r} was judged by {count} validation samples: one is {1 / count:.1%},"
             " so take its accuracy as a rough guess"
         )
-        report({"event": "warning", "text": text})
+        warn(text, report)
