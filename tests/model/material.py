@@ -10,8 +10,8 @@ import nispa
 from nispa.model import Model
 
 FEATURES = 12
-QUICK = 0.004
-"""Minutes: one epoch a phase."""
+QUICK = 0.012
+"""Minutes: a few epochs a phase."""
 
 
 def blobs(task: int, classes: int = 2, each: int = 40, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
