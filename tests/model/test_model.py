@@ -243,6 +243,14 @@ def test_rare_classes_are_shown_more_often_and_still_told(tmp_path: Path) -> Non
     assert told[40:].mean() > 0.7
 
 
+def test_a_task_in_a_hurry_does_not_take_the_whole_network(tmp_path: Path) -> None:
+    model = small(tmp_path / "hurry.nispa", classes=20, units=60)
+    info = model.learn(blobs(0), name="first", minutes=0.0001)
+    assert info.accuracy > 0.8
+    assert max(info.units) < 40, info.units
+    assert model.room().lacks(2) is None
+
+
 def test_noise_is_warned_about(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     model, events = small(tmp_path / "noise.nispa"), []

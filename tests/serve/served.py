@@ -31,7 +31,7 @@ def picture(label: str, size: tuple[int, int] = (20, 30), form: str = "PNG") -> 
 def colours(path: Path) -> Model:
     """A model that tells red from blue, and bright from dark."""
     network = nispa.cnn(
-        (3, 8, 8), (6, 6), (12,), classes=6, density=0.6, pool_after=(1, 2), engine="reference"
+        (3, 8, 8), (16, 16), (32,), classes=6, density=0.5, pool_after=(1, 2), engine="reference"
     )
     model = nispa.new(path, like=network)
     rng = np.random.default_rng(0)
@@ -43,10 +43,15 @@ def colours(path: Path) -> Model:
         name="colour",
         classes=list(COLOURS),
         minutes=0.03,
+        report=lambda event: None,
     )
     grey = np.where(labels == 0, 40, 190)[:, None, None, None] + noise
     model.learn(
-        (grey.clip(0, 255).astype(np.uint8), labels), name="light", classes=["dark", "bright"], minutes=0.03
+        (grey.clip(0, 255).astype(np.uint8), labels),
+        name="light",
+        classes=["dark", "bright"],
+        minutes=0.03,
+        report=lambda event: None,
     )
     return model
 

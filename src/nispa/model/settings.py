@@ -32,6 +32,8 @@ PHASES = 0.86
 """Phases until the floor, as a share of k: arccos(2 * .05 - 1) / pi."""
 FEWEST = 3
 """Phases that a budget leaves: two make a first revert possible, the third is the first to be tested."""
+HASTE = 0.6
+"""By which tau falls from phase to phase once time is up."""
 LARGEST_REPEAT = 20
 LEAST_SHARE, LARGEST_SHARE = 0.1, 0.25
 PATIENCE = 3
@@ -139,9 +141,10 @@ def fair_share(classes: int, outputs: int) -> float:
 class Ending:
     """The learner's schedule, cut short: at the floor NISPA keeps the phase just trained, and ends.
 
-    That is so when time is up. When the task makes do with its fair share of the free units, tau falls no
-    further, for that would leave room that nobody asked for and cost accuracy that few validation samples
-    cannot see; the task ends when the best accuracy has not risen for some phases.
+    When the task makes do with its fair share of the free units, tau falls no further, for that would leave
+    room that nobody asked for and cost accuracy that few validation samples cannot see; the task ends when
+    the best accuracy has not risen for some phases, or time is up. If time is up before that, tau falls
+    fast: to end at once would leave the task with most of the network.
     """
 
     learner: NISPA
@@ -175,9 +178,10 @@ class Ending:
         if now.best > self.best:
             self.best, self.risen = now.best, phase
         before, tau = self.told[-1] if self.told else 1.0, self.schedule(phase)
-        if phase >= FEWEST and self.over():
-            tau = 0.0
-        elif phase >= FEWEST and self.modest():
-            tau = 0.0 if phase - self.risen >= PATIENCE or tau <= FLOOR else before
+        if phase >= FEWEST and self.modest():
+            done = self.over() or phase - self.risen >= PATIENCE or tau <= FLOOR
+            tau = 0.0 if done else before
+        elif phase >= FEWEST and self.over():
+            tau = HASTE * before
         self.told.append(tau if tau <= FLOOR else min(before, tau))
         return self.told[-1]
