@@ -92,3 +92,28 @@ def test_a_mistyped_option_names_itself() -> None:
     assert done.returncode != 0
     assert "--sed" in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_folder_of_images_is_a_stream(tmp_path: Path) -> None:
+    import numpy as np
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    for number, name in enumerate(("apple", "bear", "cat", "dog")):
+        folder = tmp_path / "photos" / name
+        folder.mkdir(parents=True)
+        for i in range(12):
+            pixels = rng.integers(0, 60, (8, 8, 3), dtype=np.uint8) + np.uint8(48 * number)
+            Image.fromarray(pixels).save(folder / f"{i}.png")
+    out = tmp_path / "out"
+    asked = ["--set", "stream.tasks=2", "--set", 'stream.augment={"flip": true}', *settings()]
+    done = nispa("run", tmp_path / "photos", "--out", out, "--engine", "reference", *asked)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((out / "results.json").read_text())
+    assert [task["class_names"] for task in results["tasks"]] == [["apple", "bear"], ["cat", "dog"]]
+    assert results["config"]["recipe"]["stream"]["options"]["augment"] == {"flip": True}
+    missing = nispa("run", tmp_path / "nothing")
+    assert missing.returncode == 2
+    assert "does not exist" in missing.stderr
+    bare = nispa("run", tmp_path / "photos", "--out", tmp_path / "bare")
+    assert "--set stream.tasks=2" in bare.stderr

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -144,3 +146,28 @@ def test_npz(tmp_path):
     assert [t.class_names for t in chosen] == [("3", "0"), ("1", "2")]
     rows = (torch.cat([chosen[0].train.labels, chosen[0].validation.labels]) == 0).sum()
     assert rows == 10
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("tasks", 1.5),
+        ("tasks", {}),
+        ("tasks", []),
+        ("tasks", [[]]),
+        ("tasks", None),
+        ("tasks", "ab"),
+        ("test_fraction", "x"),
+        ("test_fraction", 2),
+        ("validation_fraction", "x"),
+        ("validation_fraction", 0),
+        ("augment", {"flip": "x"}),
+    ],
+)
+def test_options_of_any_kind_are_refused_in_one_line(tmp_path: Path, option: str, value: object) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, x_train=np.zeros((40, 8, 8), np.uint8), y_train=np.arange(40) % 4)
+    given = {"tasks": 2, option: value}
+    with pytest.raises(NispaError) as caught:
+        stream_from_npz(path, **given)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)

@@ -10,7 +10,7 @@ from stored_runs import store
 
 from nispa.errors import NispaError
 from nispa.experiment.collect import collect, group
-from nispa.experiment.compare import as_csv, as_json, as_markdown, as_text, rows
+from nispa.experiment.compare import as_csv, as_json, as_markdown, as_text, paper, rows
 from nispa.experiment.statistics import spread
 
 AUTHORS_LIKE = [96.9, 90.4, 94.6, 90.7, 85.9]
@@ -133,3 +133,14 @@ def test_places_without_runs_are_refused(tmp_path: Path) -> None:
         collect([tmp_path])
     with pytest.raises(NispaError, match="does not exist"):
         collect([tmp_path / "nowhere"])
+
+
+def test_dense_baselines_have_the_papers_name_and_number(tmp_path: Path) -> None:
+    for name, density in (("sparse", 0.3), ("dense", 1.0)):
+        folder = store(tmp_path / name, AUTHORS_LIKE, 0, "ef-mnist", "er", per_class=50)
+        for path in folder.glob("*.json"):
+            path.write_text(path.read_text().replace('"density": 0.2', f'"density": {density}'))
+    groups = {g.label: g for g in group(collect([tmp_path]))}
+    assert set(groups) == {"er", "er-d"}
+    assert [str(number) for number in paper(groups["er"])] == ["70.0 ± 0.5"]
+    assert [str(number) for number in paper(groups["er-d"])] == ["73.0 ± 0.4"]

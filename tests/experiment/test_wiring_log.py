@@ -12,6 +12,7 @@ import nispa
 from nispa.errors import NispaError
 from nispa.experiment import wiring_log
 from nispa.experiment.wiring_log import WiringLog, read_wiring, rewiring_learner
+from nispa.methods import METHODS, method_class
 from nispa.wiring import Wiring
 
 
@@ -148,3 +149,11 @@ def test_a_line_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None:
     path.write_text(json.dumps(line) + "\n")
     with pytest.raises(NispaError, match=r"wiring\.jsonl, line 1"):
         list(read_wiring(tmp_path))
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_every_method_built_on_nispa_is_followed(name: str) -> None:
+    net = nispa.mlp(6, [4], classes=2, density=0.5)
+    found = rewiring_learner(method_class(name)(net))
+    assert (found is not None) == name.startswith("nispa")
+    assert found is None or found.network is net

@@ -37,6 +37,8 @@ class Augment:
     def __post_init__(self) -> None:
         if isinstance(self.shift, bool) or not isinstance(self.shift, int) or self.shift < 0:
             raise NispaError(f"augment: shift is {self.shift!r}; want pixels, 0 or more")
+        if not isinstance(self.flip, bool):
+            raise NispaError(f"augment: flip is {self.flip!r}; want true or false")
         if not isinstance(self.crop, (int, float)) or not 0 < self.crop <= 1:
             raise NispaError(f"augment: crop is {self.crop!r}; want a share of the sides in (0, 1]")
 

@@ -32,6 +32,7 @@ class Options:
     def __post_init__(self) -> None:
         if not isinstance(self.subset, (int, float)) or not 0 < self.subset <= 1:
             raise NispaError(f"subset is {self.subset!r}; want a share of the training data in (0, 1]")
+        check_share(self.validation_fraction, "validation_fraction", least=True)
         object.__setattr__(self, "augment", _augment(self.augment))
 
     def shrink(self, part: Part, seed: int) -> Part:
@@ -71,6 +72,14 @@ class Options:
 
 
 COMMON = tuple(field.name for field in fields(Options))
+
+
+def check_share(value: Any, name: str, least: bool = False) -> None:
+    """A share below 1; 0 means none, where that is possible."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not (0 <= value < 1):
+        raise NispaError(f"{name} is {value!r}; want a number between 0 and 1")
+    if least and value == 0:
+        raise NispaError(f"{name} is {value!r}; want more than 0: learning is steered by validation")
 
 
 def _augment(value: Augment | Mapping[str, Any] | None) -> Augment | None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nispa.data.cache import cached
-from nispa.data.options import Options, stratified
+from nispa.data.options import Options, check_share, stratified
 from nispa.data.readers import ImageSet, Part
 from nispa.data.readers.folder import Listing, list_folder, read_files
 from nispa.data.readers.npz import read_npz
@@ -21,6 +21,10 @@ from nispa.data.task import Stream
 from nispa.draws import SPLIT, generator
 from nispa.errors import NispaError, nearest
 
+FORM = (
+    "say how they form tasks: a number (--set stream.tasks=2, in Python tasks=2), or a list of classes for"
+    " each task"
+)
 Tasks = int | Sequence[Sequence[str]] | None
 
 
@@ -43,6 +47,7 @@ def stream_from_folder(
     """
     root, settings = Path(path).expanduser(), Options(**options)
     height_width = _size(size)
+    check_share(test_fraction, "test_fraction")
     if channels not in (None, 1, 3):
         raise NispaError(f"channels is {channels!r}; want 1 (grey) or 3 (colour)")
     listings = list_folder(root)
@@ -50,8 +55,7 @@ def stream_from_folder(
     if tasks is None:
         if len(listings) == 1:
             raise NispaError(
-                f"{root}: {len(names)} classes in one folder; say how they form tasks: tasks = a number,"
-                " or a list of class names for each task"
+                f"{root}: {len(names)} {'class' if len(names) == 1 else 'classes'} in one folder; {FORM}"
             )
         groups = _by_folder(listings)
     elif len(listings) > 1:
@@ -73,33 +77,33 @@ def stream_from_folder(
 def stream_from_npz(
     path: str | os.PathLike[str],
     *,
-    tasks: int | Sequence[Sequence[int]],
+    tasks: int | Sequence[Sequence[int]] | None = None,
     test_fraction: float = 0.2,
     seed: int = 0,
     **options: Any,
 ) -> Stream:
     """Tasks from the arrays of a .npz file: x_train, y_train, and x_test, y_test if there are any."""
     file, settings = Path(path).expanduser(), Options(**options)
+    check_share(test_fraction, "test_fraction")
     whole = read_npz(file)
     classes = int(whole.train.labels.max()) + 1
     names = [str(c) for c in range(classes)]
-    wanted = tasks if isinstance(tasks, int) else [[str(c) for c in group] for group in tasks]
-    groups = named_groups(wanted, names, str(file))
+    if tasks is None:
+        raise NispaError(f"{file}: {classes} classes in it; {FORM}")
+    groups = named_groups(tasks, names, str(file))
     titles = _titles(groups, names)
     return _stream(file.stem, whole, groups, titles, tuple(names), settings, test_fraction, seed)
 
 
-def named_groups(
-    tasks: int | Sequence[Sequence[str]], names: Sequence[str], what: str
-) -> list[tuple[int, ...]]:
+def named_groups(tasks: Any, names: Sequence[str], what: str) -> list[tuple[int, ...]]:
     """The class positions of each task, from a number of tasks or from names."""
     if isinstance(tasks, int) and not isinstance(tasks, bool):
         return even_groups(len(names), tasks)
+    if not _is_list(tasks) or not all(_is_list(group) and group for group in tasks):
+        raise NispaError(f"{what}: tasks is {tasks!r}; want a number, or one list of classes per task")
     position = {name: i for i, name in enumerate(names)}
     groups: list[tuple[int, ...]] = []
     used: set[str] = set()
-    if isinstance(tasks, (str, bool)) or any(isinstance(group, str) for group in tasks):
-        raise NispaError(f"{what}: tasks is {tasks!r}; want a number, or one list of classes per task")
     for group in tasks:
         for name in map(str, group):
             if name not in position:
@@ -109,6 +113,10 @@ def named_groups(
             used.add(name)
         groups.append(tuple(position[str(name)] for name in group))
     return groups
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def _titles(groups: Sequence[Sequence[int]], names: Sequence[str]) -> list[str]:
@@ -186,10 +194,6 @@ def _stream(
     train, test = renumbered(whole.train), renumbered(whole.test)
     assert train is not None
     if test is None and test_fraction:
-        if not 0 < test_fraction < 1:
-            raise NispaError(
-                f"test_fraction is {test_fraction}; want a number between 0 and 1, or 0 for none"
-            )
         rows = stratified(train.labels, test_fraction, generator(0, SPLIT), least=1)
         test, train = train.take(rows), train.take(np.delete(np.arange(len(train)), rows))
     edges = np.cumsum([0] + [len(group) for group in groups]).tolist()

@@ -86,6 +86,8 @@ def even_groups(classes: int, tasks: int) -> list[tuple[int, ...]]:
     >>> even_groups(5, 2)
     [(0, 1, 2), (3, 4)]
     """
+    if classes < 2:
+        raise NispaError(f"there is {classes} class; a task needs two or more to tell apart")
     if tasks < 1 or classes < 2 * tasks:
         raise NispaError(
             f"tasks is {tasks} for {classes} classes; each task needs two, so give 1 to {classes // 2}"

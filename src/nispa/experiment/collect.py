@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nispa.errors import NispaError
+from nispa.experiment.recipe import SPARSE
 from nispa.experiment.run import CONFIG, RESULTS, read_events, read_results
 
 Plain = dict[str, Any]
@@ -40,6 +41,12 @@ class Found:
         return str(self.recipe["method"]["name"])
 
     @property
+    def name(self) -> str:
+        """The method as tables name it: a dense class-incremental baseline ends in ``-d``."""
+        dense = self.method in SPARSE and self.recipe["network"].get("density") == 1
+        return f"{self.method}-d" if dense else self.method
+
+    @property
     def seed(self) -> int:
         return int(self.config["seed"])
 
@@ -64,7 +71,7 @@ class Group:
 
     @property
     def method(self) -> str:
-        return self.runs[0].method
+        return self.runs[0].name
 
     @property
     def results(self) -> list[Plain]:
@@ -181,13 +188,13 @@ def group(runs: Sequence[Found]) -> list[Group]:
                     " a seed counts once, leave one out"
                 )
             seen[run.seed] = run
-    kinds = [(members[0].stream, members[0].method) for members in by_recipe.values()]
+    kinds = [(members[0].stream, members[0].name) for members in by_recipe.values()]
     groups: list[Group] = []
     for members in by_recipe.values():
         first = members[0]
-        kind = (first.stream, first.method)
-        alike = [m[0] for m in by_recipe.values() if (m[0].stream, m[0].method) == kind]
-        label = first.method if kinds.count(kind) == 1 else _label(first, alike)
+        kind = (first.stream, first.name)
+        alike = [m[0] for m in by_recipe.values() if (m[0].stream, m[0].name) == kind]
+        label = first.name if kinds.count(kind) == 1 else _label(first, alike)
         groups.append(Group(first.stream, label, tuple(sorted(members, key=lambda run: run.seed))))
     return groups
 
@@ -204,7 +211,7 @@ def _label(run: Found, alike: Sequence[Found]) -> str:
     names = sorted({name for settings in flat for name in settings})
     differing = [n for n in names if len({json.dumps(s.get(n)) for s in flat}) > 1]
     shown = " ".join(f"{name.removeprefix('method.')}={own.get(name, '-')}" for name in differing)
-    return f"{run.method} {shown}"
+    return f"{run.name} {shown}"
 
 
 def flatten(plain: Plain, prefix: str = "") -> dict[str, Any]:

@@ -25,13 +25,7 @@ def paper(group: Group) -> list[Published]:
     recipe = group.runs[0].recipe
     if recipe["stream"].get("options"):
         return []
-    return published.averages(group.stream, _published_name(recipe), recipe["method"].get("per_class"))
-
-
-def _published_name(recipe: dict[str, Any]) -> str:
-    """The paper's tables mark a dense network of a class-incremental method with -d."""
-    dense = "per_class" in recipe["method"] and recipe["network"].get("density") == 1
-    return str(recipe["method"]["name"]) + ("-d" if dense else "")
+    return published.averages(group.stream, group.method, recipe["method"].get("per_class"))
 
 
 def authors(group: Group) -> list[Published]:

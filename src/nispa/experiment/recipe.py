@@ -2,7 +2,8 @@
 
 A recipe is a small TOML file: a stream with options, a network, a method with hyperparameters. The ones
 in ``recipes/`` are the rows of the paper's hyperparameter table. ``--set name=value`` overrides any entry;
-``name`` alone means the method's (``lr``), a dotted name any section's (``network.density``).
+``name`` alone means the method's (``lr``), a dotted name any section's (``network.density``), ``stream.``
+and an option's name that option (``stream.tasks``).
 """
 
 from __future__ import annotations
@@ -163,17 +164,7 @@ def _per_class(overrides: Sequence[str]) -> str:
 
 
 def _read(stream: str, method: str | None, per_class: str) -> dict[str, Any]:
-    if stream.endswith(".toml") or "/" in stream:
-        data = parse(Path(stream))
-    elif stream in names():
-        data = _shipped(stream)
-    else:
-        from nispa.data.streams import STREAMS
-
-        if stream not in STREAMS:
-            known = sorted({*names(), *STREAMS})
-            raise NispaError(f"unknown stream {stream!r}{nearest(stream, known)}; `nispa streams` lists them")
-        data = {"stream": {"name": stream}}
+    data = parse(Path(stream)) if stream.endswith(".toml") else _named(stream)
     own = dict(data.get("method") or {}).get("name", "nispa")
     if method is None or method == own:
         return data
@@ -185,6 +176,26 @@ def _read(stream: str, method: str | None, per_class: str) -> dict[str, Any]:
         if special in names():
             return _shipped(special)
     return {**data, "method": {"name": method}}
+
+
+def _named(stream: str) -> dict[str, Any]:
+    """A recipe of ours, a stream with no recipe, or a user's own images: a folder or a .npz file."""
+    from nispa.data.streams import STREAMS
+
+    if stream in names():
+        return _shipped(stream)
+    if stream in STREAMS:
+        return {"stream": {"name": stream}}
+    path = Path(stream).expanduser()
+    if path.is_dir() or (path.suffix == ".npz" and path.exists()):
+        return {"stream": {"name": str(path.resolve())}}
+    if "/" in stream or path.suffix == ".npz":
+        raise NispaError(
+            f"{stream} does not exist; want a folder of images, a .npz file, a recipe (.toml),"
+            " or a stream's name"
+        )
+    known = sorted({*names(), *STREAMS})
+    raise NispaError(f"unknown stream {stream!r}{nearest(stream, known)}; `nispa streams` lists them")
 
 
 def _shipped(name: str) -> dict[str, Any]:
@@ -216,6 +227,8 @@ def apply(data: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
         path = name.split(".")
         if len(path) == 1 and path[0] not in Recipe.model_fields:
             path = ["method", *path]
+        elif len(path) == 2 and path[0] == "stream" and path[1] not in StreamConfig.model_fields:
+            path = ["stream", "options", path[1]]
         section = result
         for part in path[:-1]:
             section = section.setdefault(part, {"name": "nispa"} if part == "method" else {})

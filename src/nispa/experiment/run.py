@@ -58,7 +58,7 @@ class Config:
 
     @property
     def name(self) -> str:
-        return f"{self.recipe.stream.name}-{self.recipe.label}-seed{self.seed}"
+        return f"{Path(self.recipe.stream.name).stem}-{self.recipe.label}-seed{self.seed}"
 
 
 def prepare(folder: Path, config: Config) -> None:

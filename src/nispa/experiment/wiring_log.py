@@ -113,13 +113,14 @@ class WiringLog:
 
 
 def rewiring_learner(learner: Learner) -> NISPA | None:
-    """The learner whose wiring is worth following, if there is one."""
+    """The NISPA that a learner is or is built around: its wiring is worth following."""
     from nispa.algorithm import NISPA
-    from nispa.methods.replay import NISPAReplay
+    from nispa.learner import Learner
 
-    if isinstance(learner, NISPAReplay):
-        return learner.nispa
-    return learner if isinstance(learner, NISPA) else None
+    if isinstance(learner, NISPA):
+        return learner
+    inside = [part for part in vars(learner).values() if isinstance(part, Learner)]
+    return next((found for part in inside if (found := rewiring_learner(part)) is not None), None)
 
 
 def pair_counts(connections: Connections, sources: int, stride: int = 1) -> Counts:
