@@ -3,7 +3,8 @@ import os
 import numpy as np
 from data_formats import samples
 
-from nispa.data.cache import cache_folder, cached
+from nispa.data.cache import cached
+from nispa.data.folders import cache_folder
 from nispa.data.readers import ImageSet, Part
 
 X, Y = samples(6, 3, (1, 4, 4))

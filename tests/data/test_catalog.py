@@ -13,7 +13,7 @@ from data_formats import (
 )
 
 from nispa.data import catalog
-from nispa.data.cache import cache_folder
+from nispa.data.folders import cache_folder
 from nispa.data.known import CIFAR100, DATASETS, EMNIST
 from nispa.errors import NispaError
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from data_formats import image_folder, samples
 
-from nispa.data.cache import cache_folder
+from nispa.data.folders import cache_folder
 from nispa.data.streams import build, stream_from_folder, stream_from_npz
 from nispa.errors import NispaError
 

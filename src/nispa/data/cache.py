@@ -14,18 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from nispa.data.folders import cache_folder
 from nispa.data.readers.common import ImageSet, Part
 
 # part of every key: raise it when a reader's result changes
 VERSION = 1
-
-
-def cache_folder() -> Path:
-    """NISPA_CACHE, or the user's cache folder as XDG has it."""
-    if own := os.environ.get("NISPA_CACHE"):
-        return Path(own).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path("~/.cache").expanduser()) / "nispa"
 
 
 def cached(label: str, files: Iterable[Path], options: Any, build: Callable[[], ImageSet]) -> ImageSet:

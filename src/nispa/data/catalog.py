@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from nispa.data.cache import cache_folder, cached
+from nispa.data.cache import cached
+from nispa.data.folders import cache_folder
 from nispa.data.known import DATASETS, DataSet
 from nispa.data.readers import ImageSet, Part
 from nispa.data.readers.archive import read_tar

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 
-from nispa.data.cache import cache_folder
 from nispa.data.catalog import dataset
+from nispa.data.folders import cache_folder
 from nispa.data.readers.archive import read_zip
 from nispa.data.readers.common import one_line
 from nispa.errors import NispaError

@@ -14,6 +14,7 @@ import numpy as np
 from nispa.data.cache import cached
 from nispa.data.options import Options, check_share, stratified
 from nispa.data.readers import ImageSet, Part
+from nispa.data.readers.common import join
 from nispa.data.readers.folder import Listing, list_folder, read_files
 from nispa.data.readers.npz import read_npz
 from nispa.data.splitting import even_groups, split_set
@@ -159,10 +160,7 @@ def _read(
                     f"tasks have images of {pieces[0].images.shape[1:]} and {piece.images.shape[1:]}"
                     " (channels, height, width); give size and channels"
                 )
-    joined = {
-        part: Part(np.concatenate([p.images for p in pieces]), np.concatenate([p.labels for p in pieces]))
-        for part, pieces in found.items()
-    }
+    joined = {part: join(pieces, part) for part, pieces in found.items()}
     return ImageSet.of(joined)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nispa.data import large
 from nispa.errors import NispaError
 
 
@@ -57,7 +58,8 @@ class Samples:
             yield self.batch(rows)
 
     def take(self, rows: Tensor) -> Samples:
-        return Samples(self.inputs[rows], self.labels[rows], self.scale, self.shift)
+        picked = torch.from_numpy(large.take(self.inputs.numpy(), rows.numpy()))
+        return Samples(picked, self.labels[rows], self.scale, self.shift)
 
     @classmethod
     def of(cls, source: Any, what: str = "samples", **scaling: Tensor | None) -> Samples:

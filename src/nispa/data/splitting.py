@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from nispa.data import large
 from nispa.data.options import Options
 from nispa.data.readers import ImageSet
 from nispa.data.task import Stream, Task
@@ -34,7 +35,7 @@ def split_classes(
         rows = np.flatnonzero(np.isin(np.asarray(pair[1]), group))
         # tensors over the picked rows: Samples takes them as they are, arrays it would copy once more
         labels = np.asarray(pair[1])[rows].astype(np.int64)
-        return torch.from_numpy(np.asarray(pair[0])[rows]), torch.from_numpy(labels)
+        return torch.from_numpy(large.take(np.asarray(pair[0]), rows)), torch.from_numpy(labels)
 
     tasks = [
         Task.from_arrays(

@@ -12,6 +12,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from nispa.data import large
 from nispa.errors import NispaError
 
 # No data set that fits this library is larger; what claims to be is damaged or a decompression bomb.
@@ -31,7 +32,7 @@ class Part:
         return len(self.labels)
 
     def take(self, rows: np.ndarray) -> Part:
-        return Part(self.images[rows], self.labels[rows])
+        return Part(large.take(self.images, rows), self.labels[rows])
 
     def counts(self, classes: int) -> np.ndarray:
         return np.bincount(self.labels, minlength=classes)
@@ -151,4 +152,4 @@ def join(parts: Sequence[Part], what: Path | str) -> Part:
     shapes = sorted({part.images.shape[1:] for part in parts})
     if len(shapes) > 1:
         raise NispaError(f"{what}: images of {shapes[0]} and of {shapes[1]} in one data set; make them alike")
-    return Part(np.concatenate([p.images for p in parts]), np.concatenate([p.labels for p in parts]))
+    return Part(large.concatenate([p.images for p in parts]), np.concatenate([p.labels for p in parts]))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageOps
 
+from nispa.data import large
 from nispa.data.readers.common import one_line
 from nispa.errors import NispaError
 
@@ -80,19 +81,23 @@ def decode_all(
 
     items = zip(sources, names, strict=True)
     if sum(sample) < THREADS_FROM * len(sample):
-        return stack([one(item) for item in items], names)
+        return stack(map(one, items), names)
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        return stack(list(pool.map(one, items)), names)
+        return stack(pool.map(one, items), names)
 
 
-def stack(images: Sequence[np.ndarray], names: Sequence[str]) -> np.ndarray:
+def stack(images: Iterable[np.ndarray], names: Sequence[str]) -> np.ndarray:
     """One array of images that must be alike; the message names the first that is not."""
-    for image, name in zip(images, names, strict=True):
-        if image.shape != images[0].shape:
-            want, got = images[0].shape, image.shape
+    result: np.ndarray = np.empty(0, np.uint8)
+    for i, (image, name) in enumerate(zip(images, names, strict=True)):
+        if i == 0:
+            result = large.empty((len(names), *image.shape), image.dtype)
+        if image.shape != result.shape[1:]:
+            want, got = result.shape[1:], image.shape
             advice = "give channels=1 or channels=3" if want[0] != got[0] else "give size=(height, width)"
             raise NispaError(f"{name}: {_text(got)}, but {names[0]} is {_text(want)}; {advice}")
-    return np.stack(images)
+        result[i] = image
+    return result
 
 
 def _text(shape: tuple[int, ...]) -> str:
