@@ -59,14 +59,14 @@ def test_take_and_concatenate_are_numpys(monkeypatch: pytest.MonkeyPatch, tmp_pa
 def test_no_room_is_one_line(tmp_path: Path) -> None:
     """A limit on file size stands for a full disk."""
     code = (
-        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "from nispa.data import large; large.LARGE = 10\n"
         "from nispa.errors import NispaError\n"
+        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "try: large.empty((100_000,), 'u1')\n"
         "except NispaError as error: print(error)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-B", "-c", code],  # -B: no compiled file is cut by the limit
         capture_output=True,
         text=True,
         env={"NISPA_CACHE": str(tmp_path), "PATH": "/usr/bin"},

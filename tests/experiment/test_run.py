@@ -219,7 +219,8 @@ def test_no_space_left_is_one_line_and_the_run_can_go_on(finished: Path, tmp_pat
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000));"
         "from nispa.experiment.run import main; main(sys.argv[1])"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True)
+    program = [sys.executable, "-B", "-c", code]  # -B: no compiled file is cut by the limit
+    done = subprocess.run([*program, str(folder)], capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.startswith("nispa: cannot write")
     assert len(done.stderr.strip().splitlines()) == 1
