@@ -10,7 +10,9 @@ import torch.nn.functional as F
 from nispa.data import streams
 from nispa.data.task import Stream
 from nispa.errors import NispaError
-from nispa.files import load, save
+from nispa.experiment import recipe
+from nispa.experiment.run import Config, prepare, read_results, run
+from nispa.files import load, read, save
 from nispa.methods.joint import Joint, together
 from nispa.methods.stl_iso import STLIso
 from nispa.network import cnn, mlp
@@ -120,3 +122,29 @@ def test_samples_that_are_scaled_differently_are_not_joined(stream: Stream) -> N
     part = stream[0].train
     with pytest.raises(NispaError, match="scaled differently"):
         together([part, type(part)(part.inputs, part.labels, torch.tensor([2.0]), None)])
+
+
+@pytest.mark.parametrize("method", ["joint", "stl-iso", "ewc", "clnp"])
+def test_a_run_stopped_between_tasks_goes_on_to_the_same_end(method: str, tmp_path: Path) -> None:
+    """Through the runner, which shows the stream to bounds again after every start."""
+    settings = ["network.hidden=[12]", "epochs=2", "stream.options.subset=0.3"]
+    config = Config(recipe.find("digits", method, settings), 0, "reference", 1)
+
+    class StopError(Exception):
+        pass
+
+    def stop(event: dict[str, Any]) -> None:
+        if event["event"] == "begin" and event["task"] == 2:
+            raise StopError
+
+    for name in ("whole", "stopped"):
+        prepare(tmp_path / name, config)
+    run(tmp_path / "whole")
+    with pytest.raises(StopError):
+        run(tmp_path / "stopped", stop)
+    run(tmp_path / "stopped")
+    whole, stopped = (read(tmp_path / name / "model.nispa")[0].tensors for name in ("whole", "stopped"))
+    assert whole.keys() == stopped.keys()
+    assert all(torch.equal(whole[name], stopped[name]) for name in whole)
+    same = [read_results(tmp_path / name)["accuracy"] for name in ("whole", "stopped")]
+    assert same[0] == same[1]

@@ -41,7 +41,7 @@ def draw(asked: Asked, found: Found, folder: Path) -> list[Path]:
             shares.append(100 * second["new_stable_units"][layer] / size)
         return shares
 
-    figure, axes = panels(1, width=5.6, height=3.2)
+    figure, axes = panels(1, width=6.4, height=3.2)
     plot = axes[0][0]
     for layer in layers:
         values = [spread(new_units(f, layer)) for f in there]
@@ -58,7 +58,7 @@ def draw(asked: Asked, found: Found, folder: Path) -> list[Path]:
     plot.set_xticks(range(len(there)), [f"{f:g}" for f in there])
     plot.set(xlabel="share of permuted pixels, p_r", ylabel="new stable units, % of the layer")
     plot.set_ylim(bottom=0)
-    plot.legend(frameon=False, fontsize=8)
+    plot.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     made = [save(figure, folder / "similarity.png", text)]
     lines = [["p_r", "seeds", *(f"layer {n + 1}, new stable %" for n in layers), "all layers", "accuracy"]]
     for f in there:
