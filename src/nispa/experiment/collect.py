@@ -98,10 +98,10 @@ class Group:
         return [100 * results[name] for results in self.results if results[name] is not None]
 
 
-def collect(places: Sequence[Path]) -> list[Found]:
+def collect(places: Sequence[str | Path]) -> list[Found]:
     """All runs in these places, each once, in the order of the places and of their names."""
     found: dict[Path, Found] = {}
-    for place in places:
+    for place in map(Path, places):
         here = list(_runs(place))
         if not here:
             raise NispaError(f"{place} holds no run; want a folder that `nispa run` made, or a results.json")

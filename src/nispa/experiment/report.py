@@ -1,7 +1,6 @@
 """One self-contained page about some runs: numbers beside the paper's, and how the network was rewired.
 
-    >>> from pathlib import Path
-    >>> write([Path("runs/digits")], Path("report.html"))      # doctest: +SKIP
+    >>> write(["runs/digits"], "report.html")      # doctest: +SKIP
 
 The page needs no network and loads nothing. Tables and their plots are plain HTML and SVG; what follows
 the slider is drawn by ``page/page.js`` from data inside the page.
@@ -28,7 +27,7 @@ BUDGET = 2_000_000
 """Characters of drawing data in a page; runs beyond it are shown without their network."""
 
 
-def write(places: Sequence[Path], out: Path) -> None:
+def write(places: Sequence[str | Path], out: str | Path) -> None:
     """The report on all runs in these places, as one HTML file."""
     atomic.write(out, page(collect(places)))
 
