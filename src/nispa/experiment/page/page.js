@@ -171,7 +171,7 @@
   function drawUnits(row, frame) {
     const g = row.index, n = run.picture.units[g], last = g === run.picture.units.length - 1;
     const l = layout(n, row.canvas.clientWidth), labels = last && data.outputs[run.stream];
-    const [pen] = prepare(row.canvas, l.lines * (l.cell + 1) + (labels ? 15 : 1));
+    const [pen] = prepare(row.canvas, l.lines * (l.cell + 1) + (labels && l.lines === 1 ? 15 : 1));
     const counts = [0, 0, 0];
     for (let i = 0; i < n; i++) {
       const unit = order[g][i], s = state(g, unit, frame), x = (Math.floor(i / l.lines) + 0.5) * l.slot - l.cell / 2, y = (i % l.lines) * (l.cell + 1);
@@ -183,7 +183,7 @@
         const edge = inner > 6 ? 2 : 1.2;
         pen.fillRect(x + edge, y + edge, inner - 2 * edge, inner - 2 * edge);
       } else { pen.fillStyle = colour; pen.fillRect(x, y, inner, inner); }
-      if (labels && l.slot >= 7 && String(labels[unit] || "").length * 6 <= l.slot) {
+      if (labels && l.lines === 1 && l.slot >= 7 && String(labels[unit] || "").length * 6 <= l.slot) {
         pen.fillStyle = theme.soft; pen.font = "10px system-ui, sans-serif"; pen.textAlign = "center";
         pen.fillText(labels[unit], x + l.cell / 2, l.lines * (l.cell + 1) + 10);
       }
