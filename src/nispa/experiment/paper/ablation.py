@@ -16,13 +16,13 @@ VARIANTS = {
     "NR+Cos": ("reinitialize=false",),
     "NR+Lin": ("reinitialize=false", "tau_schedule=linear"),
 }
-SMALLER = "EF-MNIST only, 30 % of its training data, 2 seeds"
+SMALLER = "EF-MNIST only, 20 % of its training data, 2 seeds"
 
 
 def runs(asked: Asked) -> Grid:
     return {
         (stream, name): [
-            asked.config(stream, "nispa", seed, settings, subset=0.3) for seed in asked.seeds_or(2)
+            asked.config(stream, "nispa", seed, settings, subset=0.2) for seed in asked.seeds_or(2)
         ]
         for stream in streams(asked, STREAMS)
         for name, settings in VARIANTS.items()

@@ -29,8 +29,8 @@ HIDDEN, DENSITY, EPOCHS, HOW = [400, 400], 0.1, 20, Optimization(0.01, 256)
 SHARES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 ORDERS = 3
 """How many random orders of removal are averaged."""
-SUBSET = 0.3
-SMALLER = "30 % of MNIST's training data, 2 seeds"
+SUBSET = 0.2
+SMALLER = "20 % of MNIST's training data, 2 seeds"
 
 
 def runs(asked: Asked) -> Grid:

@@ -17,8 +17,8 @@ from nispa.experiment.statistics import spread
 STREAMS = ("ef-mnist", "cifar10", "cifar100")
 METHODS = ("nispa", "clnp", "ewc", "si", "mas")
 BOUNDS = ("finetune", "joint")
-SUBSET = 0.3
-SMALLER = "EF-MNIST only, 30 % of its training data, 2 seeds"
+SUBSET = 0.2
+SMALLER = "EF-MNIST only, 20 % of its training data, 2 seeds"
 
 
 def chosen(asked: Asked, known: Sequence[str]) -> Sequence[str]:

@@ -11,13 +11,13 @@ from nispa.experiment.statistics import spread
 STREAMS = ("ef-mnist", "cifar10", "cifar100")
 DENSITIES = (0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 QUICK = (0.05, 0.2, 0.5, 0.9)
-SMALLER = "EF-MNIST only, 30 % of its training data, 1 seed, 4 densities"
+SMALLER = "EF-MNIST only, 20 % of its training data, 1 seed, 4 densities"
 
 
 def runs(asked: Asked) -> Grid:
     return {
         (stream, density): [
-            asked.config(stream, "nispa", seed, [f"network.density={density}"], subset=0.3)
+            asked.config(stream, "nispa", seed, [f"network.density={density}"], subset=0.2)
             for seed in asked.seeds_or(1)
         ]
         for stream in streams(asked, STREAMS)

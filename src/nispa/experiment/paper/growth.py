@@ -11,13 +11,13 @@ from nispa.experiment.statistics import spread
 
 GROWTHS = ("novel", "random", "transfer")
 PERMUTED = ("10", "100")
-SMALLER = "15 % of MNIST's training data, 1 seed"
+SMALLER = "10 % of MNIST's training data, 1 seed"
 
 
 def runs(asked: Asked) -> Grid:
     return {
         (percent, growth): [
-            asked.config(f"permuted-mnist-{percent}", None, seed, [f"growth={growth}"], subset=0.15)
+            asked.config(f"permuted-mnist-{percent}", None, seed, [f"growth={growth}"], subset=0.1)
             for seed in asked.seeds_or(1)
         ]
         for percent in PERMUTED

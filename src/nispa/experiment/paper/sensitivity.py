@@ -24,13 +24,13 @@ QUICK: dict[str, tuple[float, ...]] = {
     "tau_period": (10, 30),
 }
 LABELS = {"phase_epochs": "e, epochs of a phase", "accuracy_loss": "a_f, points", "tau_period": "k"}
-SMALLER = "30 % of the training data, 1 seed, 2 or 3 values each"
+SMALLER = "20 % of the training data, 1 seed, 2 or 3 values each"
 
 
 def runs(asked: Asked) -> Grid:
     return {
         (stream, name, value): [
-            asked.config(stream, "nispa", seed, [f"{name}={value:g}"], subset=0.3)
+            asked.config(stream, "nispa", seed, [f"{name}={value:g}"], subset=0.2)
             for seed in asked.seeds_or(1)
         ]
         for stream in streams(asked, STREAMS)

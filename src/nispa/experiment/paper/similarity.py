@@ -14,13 +14,13 @@ from nispa.experiment.statistics import spread
 
 FRACTIONS = (0.1, 0.25, 0.5, 0.75, 1.0)
 QUICK = (0.1, 0.5, 1.0)
-SMALLER = "30 % of MNIST's training data, 2 seeds, 3 values of p_r"
+SMALLER = "20 % of MNIST's training data, 2 seeds, 3 values of p_r"
 
 
 def runs(asked: Asked) -> Grid:
     return {
         fraction: [
-            asked.config("permuted-mnist-2", None, seed, [f"stream.options.fraction={fraction}"], subset=0.3)
+            asked.config("permuted-mnist-2", None, seed, [f"stream.options.fraction={fraction}"], subset=0.2)
             for seed in asked.seeds_or(2)
         ]
         for fraction in (QUICK if asked.quick else FRACTIONS)

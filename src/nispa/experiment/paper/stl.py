@@ -13,7 +13,7 @@ from nispa.experiment.paper.grid import Asked, Experiment, Found, Grid, streams
 from nispa.experiment.paper.show import NAMES, number, panels, remark, save, table
 
 METHODS = ("stl", "nispa", "stl-iso")
-SMALLER = "EF-MNIST only, 30 % of its training data, 2 seeds"
+SMALLER = "EF-MNIST only, 20 % of its training data, 2 seeds"
 
 
 def runs(asked: Asked) -> Grid:
