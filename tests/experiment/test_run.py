@@ -273,7 +273,9 @@ def test_an_error_of_any_length_blocks_nothing_and_stays_on_disk(tmp_path: Path)
     root = tmp_path / "long"
     (folder,) = plan(root, [config()])
     path = folder / "config.json"
-    path.write_text(path.read_text().replace('"options": {}', f'"options": {{"{"x" * 300_000}": 1}}'))
+    plain = json.loads(path.read_text())
+    plain["recipe"]["stream"]["options"] = {"x" * 300_000: 1}
+    path.write_text(json.dumps(plain))
     (ended,) = run_all(root, jobs=1, threads=1, watch=lambda runs: None, pause=0.05)
     assert ended.state == "failed"
     assert "xxx" in ended.error
