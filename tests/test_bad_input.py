@@ -224,11 +224,12 @@ def test_a_damaged_run_folder(name: str, finished: Path, tmp_path: Path) -> None
 
 
 def test_help_is_fast() -> None:
-    """Best of a few, since other work goes on beside the tests."""
-    code = (
-        "import os, subprocess, sys, time\nbest = 9.0\nfor _ in range(6):\n    start = time.perf_counter()\n"
-        "    subprocess.run([sys.executable, '-m', 'nispa', '--help'], stdout=-3, check=True)\n"
-        "    best = min(best, time.perf_counter() - start)\nprint(best)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert float(done.stdout) < 0.3
+    """Under 0.3 s. Measured is the processor's time: other work may go on beside the tests."""
+
+    def seconds() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert command("--help").returncode == 0
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert min(seconds() for _ in range(4)) < 0.3
