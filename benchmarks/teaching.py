@@ -1,7 +1,7 @@
 """Teach one model file task after task, beside a fresh model for every task alone.
 
     python benchmarks/teaching.py emnist --tasks 10 --classes 4 --each 300 --like mlp
-    python benchmarks/teaching.py permuted-digits --tasks 10
+    python benchmarks/teaching.py turned-digits --tasks 10 --like cnn-small
 
 Prints, per task: test accuracy when learned, at the end (it cannot differ), and of a fresh model; whether the
 logits kept every bit; and how often the likeliest task, of all at the end, was the right one. Data sets are
@@ -13,31 +13,56 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 import nispa
+from nispa.data.samples import Samples
 from nispa.model import Model
 
 Part = tuple[np.ndarray, np.ndarray]
 
 
-def permuted_digits(tasks: int) -> list[tuple[Part, Part]]:
-    """Half of the digits' classes in turn, every task with an order of pixels of its own."""
-    stream, found = nispa.streams.digits(seed=0), []
-    train = [np.concatenate([t.train.inputs.numpy(), t.validation.inputs.numpy()]) for t in stream]
-    labels = [np.concatenate([t.train.labels.numpy(), t.validation.labels.numpy()]) for t in stream]
-    tests = [t.test for t in stream]
-    x, y = np.concatenate(train).reshape(-1, 64), np.concatenate(labels)
-    tx = np.concatenate([t.inputs.numpy() for t in tests if t]).reshape(-1, 64)
-    ty = np.concatenate([t.labels.numpy() for t in tests if t])
+def digits() -> tuple[Part, Part]:
+    """All embedded digits as pictures [N, 1, 8, 8] of 0 to 255: (train, test)."""
+    train, test = [], []
+    for task in nispa.streams.digits(seed=0):
+        assert task.test is not None
+        train += [task.train, task.validation]
+        test += [task.test]
+
+    def joined(parts: list[Samples]) -> Part:
+        values = np.concatenate([part.inputs.numpy().reshape(-1, 1, 8, 8) for part in parts])
+        top = max(float(part.inputs.max()) for part in parts)
+        return (values * (255 / top)).astype(np.uint8), np.concatenate([p.labels.numpy() for p in parts])
+
+    return joined(train), joined(test)
+
+
+def changed_digits(tasks: int, change: Callable[[int, np.ndarray], np.ndarray]) -> list[tuple[Part, Part]]:
+    """Half of the digits' classes in turn, changed in a way of each task's own."""
+    found = []
     for task in range(tasks):
-        order = np.random.default_rng(task).permutation(64)
-        low = 5 * (task % 2)
-        rows, test_rows = (y >= low) & (y < low + 5), (ty >= low) & (ty < low + 5)
-        found.append(((x[rows][:, order], y[rows] - low), (tx[test_rows][:, order], ty[test_rows] - low)))
+        low, parts = 5 * (task % 2), []
+        for x, y in digits():
+            rows = (y >= low) & (y < low + 5)
+            parts.append((np.ascontiguousarray(change(task, x[rows])), y[rows] - low))
+        found.append((parts[0], parts[1]))
     return found
+
+
+def permuted(task: int, x: np.ndarray) -> np.ndarray:
+    """Every task with an order of pixels of its own: nothing that a task learns is of use to another."""
+    order = np.random.default_rng(task).permutation(64)
+    return x.reshape(-1, 64)[:, order].reshape(x.shape)
+
+
+def turned(task: int, x: np.ndarray) -> np.ndarray:
+    """Turned by a quarter, a half, three quarters; then mirrored as well."""
+    kind = task // 2
+    return np.rot90(x if kind < 4 else x[..., ::-1], kind % 4, axes=(2, 3))
 
 
 def known(name: str, tasks: int, classes: int, each: int) -> list[tuple[Part, Part]]:
@@ -93,6 +118,9 @@ def teach(
     return rows
 
 
+CHANGES = {"permuted-digits": permuted, "turned-digits": turned}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -105,8 +133,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-fresh", action="store_true")
     given = parser.parse_args()
-    if given.data == "permuted-digits":
-        data = permuted_digits(given.tasks)
+    if given.data in CHANGES:
+        data = changed_digits(given.tasks, CHANGES[given.data])
     else:
         data = known(given.data, given.tasks, given.classes, given.each)
     with tempfile.TemporaryDirectory() as folder:

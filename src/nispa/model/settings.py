@@ -22,7 +22,7 @@ from nispa.network import Network
 from nispa.schedule import FLOOR, Schedule
 from nispa.training import Optimization, augmentation, fit, task_loss
 
-STEPS = 100
+STEPS = 200
 """Gradient steps that a phase should have at least."""
 LONGEST_PHASE = 30
 """Epochs; a handful of pictures does not get better with more."""
@@ -30,13 +30,15 @@ PERIOD = 30
 """k of the cosine, the paper's."""
 PHASES = 0.86
 """Phases until the floor, as a share of k: arccos(2 * .05 - 1) / pi."""
+TESTED_AFTER = 5
+"""Phases before a_f has a say: with few validation samples early phases look worse by chance."""
 FEWEST = 3
 """Phases that a budget leaves: two make a first revert possible, the third is the first to be tested."""
 HASTE = 0.6
 """By which tau falls from phase to phase once time is up."""
 LARGEST_REPEAT = 20
 LEAST_SHARE, LARGEST_SHARE = 0.1, 0.25
-PATIENCE = 3
+PATIENCE = 5
 """Phases without a better accuracy, after which a task that takes its fair share is done."""
 
 Settings = dict[str, int | float | str | bool]
@@ -51,6 +53,7 @@ def choose(network: Network, samples: int, validation: int) -> Settings:
         "lr": 0.002 if convolutional else 0.003,
         "batch_size": batch,
         "phase_epochs": min(LONGEST_PHASE, max(5, epochs)),
+        "min_phases": TESTED_AFTER,
         "accuracy_loss": least_loss(validation),
         "tau_period": float(PERIOD),
     }
