@@ -2,8 +2,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from material import taught
 
+from model.material import taught
 from nispa.model import Model
 
 

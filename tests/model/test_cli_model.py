@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from material import blobs
 from PIL import Image
 
+from model.material import blobs
 from nispa.cli import main
 
 

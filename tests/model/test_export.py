@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from material import blobs
 
 import nispa
+from model.material import blobs
 from nispa import NispaError
 from nispa.model import Model
 

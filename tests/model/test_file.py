@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from material import blobs
 
+from model.material import blobs
 from nispa import NispaError
 from nispa.model import Model
 from nispa.model.file import checksum, parse, read, to_bytes

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from material import blobs, small
 
+from model.material import blobs, small
 from nispa import NispaError
 from nispa.model import Model
 from nispa.model.teach import learning_file

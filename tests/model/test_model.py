@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from material import FEATURES, QUICK, blobs, small, taught
 
 import nispa
+from model.material import FEATURES, QUICK, blobs, small, taught
 from nispa import NispaError
 from nispa.model import Model
 from nispa.model.lock import locked

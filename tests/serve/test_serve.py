@@ -15,8 +15,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from browser import Browser
 from served import ask, colours, picture, serving
+from served_page import Browser
 
 from nispa.model import Model
 
