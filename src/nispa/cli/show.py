@@ -65,14 +65,14 @@ class Progress:
 
     def _task(self, event: Event) -> None:
         line = (
-            f"task {event['task'] + 1}/{self.tasks} {event['name'][:18]:18}"
-            f" {event['phases']:2} phases  val {event['validation_accuracy']:6.1%}"
+            f"task {event['task'] + 1}/{self.tasks} {event['name'][:16]:16}"
+            f" {event['phases']:2} phases, val {event['validation_accuracy']:6.1%}"
         )
         if event["final_tau"] is not None:
-            line += f"  tau {event['final_tau']:.2f}"
+            line += f", tau {event['final_tau']:.2f}"
         if event["stable_units"] is not None:
-            line += f"  stable {' '.join(str(n) for n in event['stable_units'])}"
-        self._keep(line[:79])
+            line += f", stable {' '.join(str(n) for n in event['stable_units'])}"
+        self._keep(line[:78])
 
     def _now(self, text: str) -> None:
         if self.live:
