@@ -1,5 +1,6 @@
 """Algorithm 1: when it stops and what it keeps, by scripted accuracies; options; interruptions."""
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 import torch
 from small import network, shape_of, stream
 
-from nispa.algorithm import NISPA
+from nispa.algorithm import NISPA, Place
 from nispa.checks import check_learning
 from nispa.data.task import Task
 from nispa.errors import NispaError
@@ -229,3 +230,30 @@ def test_an_accuracy_loss_finer_than_a_sample_is_warned_about() -> None:
 def test_options_out_of_range(options: dict[str, Any], words: str) -> None:
     with pytest.raises(NispaError, match=words):
         NISPA(network("mlp", 4), **options)
+
+
+def test_a_checkpoint_holds_all_of_the_progress() -> None:
+    """Every field but the clock; each of them decides how a resumed task goes on."""
+    learner, seen = small(), 0
+
+    def compare() -> None:
+        nonlocal seen
+        other = small()
+        other.load_state(learner.state())
+        now, then = learner.progress, other.progress
+        assert now is not None
+        assert then is not None
+        for field in fields(Place):
+            assert getattr(now, field.name) == getattr(then, field.name), field.name
+            assert getattr(now, field.name) or field.name == "task"
+        for name in ("protected", "protected_before"):
+            for one, two in zip(getattr(now, name), getattr(then, name), strict=True):
+                assert np.array_equal(one, two)
+        assert now.previous is not None
+        assert then.previous is not None
+        for parts in zip(now.previous, then.previous, strict=True):
+            assert all(a.tobytes() == b.tobytes() for a, b in zip(*parts, strict=True))
+        seen += 1
+
+    record = learner.learn(stream()[0], checkpoint=compare)
+    assert seen == record.phases - 1
