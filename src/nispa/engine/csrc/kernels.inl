@@ -18,6 +18,26 @@ typedef float VecUnaligned __attribute__((vector_size(4 * LANES), aligned(4), ma
 constexpr int kParts = kLanes / LANES;  // vectors for sixteen samples
 #define INLINE inline __attribute__((always_inline))
 
+typedef uint8_t Sixteen __attribute__((vector_size(16), aligned(1), may_alias));
+
+#if LANES == 16
+#define EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
+#define ODD 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
+#elif LANES == 8
+#define EVEN 0, 2, 4, 6, 8, 10, 12, 14
+#define ODD 1, 3, 5, 7, 9, 11, 13, 15
+#else
+#define EVEN 0, 2, 4, 6
+#define ODD 1, 3, 5, 7
+#endif
+#if defined(__clang__)
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+INLINE Ints mask_for(Vec) { return Ints{}; }
+INLINE Sixteen mask_for(Sixteen) { return Sixteen{}; }
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, decltype(mask_for(a)){__VA_ARGS__})
+#endif
+
 INLINE Vec load(const float* p) { return *reinterpret_cast<const Vec*>(p); }
 INLINE void store(float* p, Vec v) { *reinterpret_cast<Vec*>(p) = v; }
 INLINE Vec load_unaligned(const float* p) { return *reinterpret_cast<const VecUnaligned*>(p); }
@@ -295,13 +315,11 @@ void linear_forward(const LinearForward& a) {
 
 // LANES vectors become one: element i is the sum over the lanes of v[i].
 INLINE Vec add_lanes_of(Vec (&v)[LANES]) {
-  Ints even, odd;
-  for (int i = 0; i < LANES; i++) even[i] = 2 * i, odd[i] = 2 * i + 1;
 #pragma GCC unroll 8
   for (int width = LANES; width > 1; width /= 2)
 #pragma GCC unroll 8
     for (int i = 0; i < width / 2; i++)
-      v[i] = __builtin_shuffle(v[2 * i], v[2 * i + 1], even) + __builtin_shuffle(v[2 * i], v[2 * i + 1], odd);
+      v[i] = SHUFFLE(v[2 * i], v[2 * i + 1], EVEN) + SHUFFLE(v[2 * i], v[2 * i + 1], ODD);
   return v[0];
 }
 
@@ -383,18 +401,14 @@ void reduce(const float* lanes, float* sums, long count) {
 
 // Data ----------------------------------------------------------------------------------------------------------
 
-typedef uint8_t Sixteen __attribute__((vector_size(16), aligned(1), may_alias));
-
 // Sixteen bytes of sixteen samples become sixteen times one byte of every sample.
 INLINE void transpose_bytes(Sixteen (&v)[16]) {
-  const Sixteen low = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
-  const Sixteen high = {8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
   for (int round = 0; round < 4; round++) {  // each round interleaves v[i] and v[i + 8]
     Sixteen t[16];
 #pragma GCC unroll 8
     for (int i = 0; i < 8; i++) {
-      t[2 * i] = __builtin_shuffle(v[i], v[i + 8], low);
-      t[2 * i + 1] = __builtin_shuffle(v[i], v[i + 8], high);
+      t[2 * i] = SHUFFLE(v[i], v[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+      t[2 * i + 1] = SHUFFLE(v[i], v[i + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < 16; i++) v[i] = t[i];
