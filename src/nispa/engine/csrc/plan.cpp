@@ -36,6 +36,8 @@ Floats floats(long count) {
   return Floats(static_cast<float*>(p));
 }
 
+void clear(float* p, long count) { std::fill_n(p, count, 0.0f); }
+
 Bytes bytes(long count) {
   const size_t size = (size_t(count) + 127) / 64 * 64;
   void* p = std::aligned_alloc(64, size);
@@ -336,7 +338,7 @@ std::unique_ptr<Tape> Plan::forward(const Source& source, bool idle, bool keep, 
   }
   auto tape = this->tape(int((source.count + kLanes - 1) / kLanes), keep);
   run(source, idle, *tape, nullptr);
-  std::memset(logits, 0, size_t(source.count) * outputs * 4);
+  clear(logits, source.count * outputs);
   const float* from = tape->maps.back().get();
   for (int r = 0; r < rows(layers() - 1, idle); r++) {
     const int unit = layers_.back().units[r];
@@ -404,7 +406,7 @@ void Plan::small_forward(const Source& source, long sample, bool idle, float* lo
     const bool large = long(layer.index.size()) * layer.kernel * layer.kernel > 2000;
     const auto cuts = cut(layer.starts.data(), 0, rows(l, idle), large ? kTasks * threads_here() : 1);
     float* out = l + 1 == layers() ? logits : small_[l + 1].get();
-    if (l + 1 == layers()) std::memset(logits, 0, size_t(layer.targets) * 4);
+    if (l + 1 == layers()) clear(logits, layer.targets);
     parallel(int(cuts.size()) - 1, [&](int task) {
       if (layer.conv) {
         const bool packed = l + 1 == convs_;
@@ -552,8 +554,8 @@ void Plan::backward(const Tape& tape, long count, const float* logits_gradient, 
     const int l = task - parts * linear;
     const LayerData& a = layers_[l];
     const long live = trainable(l) * a.kernel * a.kernel, rows = a.working - a.frozen;
-    std::memset(weights[l], 0, size_t(live) * 4);
-    std::memset(biases[l], 0, size_t(rows) * 4);
+    clear(weights[l], live);
+    clear(biases[l], rows);
     for (int b = 0; b < blocks; b++) {
       const float* sums = block_sums_[l].get() + b * (live + rows);
       for (long i = 0; i < live; i++) weights[l][i] += sums[i];
@@ -599,8 +601,8 @@ void Plan::linear_weight_gradient(int l, const Tape& tape, int part, int parts, 
   a.input_stride = long(layer.columns) * kLanes, a.gradient_stride = long(layer.targets) * kLanes;
   a.weights = weights + (layer.starts[a.begin] - row_begin(l));
   a.biases = biases + (a.begin - layer.frozen);
-  std::memset(a.weights, 0, size_t(layer.starts[a.end] - layer.starts[a.begin]) * 4);
-  std::memset(a.biases, 0, size_t(a.end - a.begin) * 4);
+  clear(a.weights, layer.starts[a.end] - layer.starts[a.begin]);
+  clear(a.biases, a.end - a.begin);
   for (int b = 0; b < tape.blocks; b += kWeightGroup) {
     a.input = (l ? tape.maps[l - 1].get() : tape.input.get()) + b * a.input_stride;
     a.gradient = top_[l].get() + b * a.gradient_stride;
@@ -650,8 +652,8 @@ void Plan::conv_backward(int b, const Tape& tape, Slot& slot) {
         const long live = (layer.starts[a.end] - layer.starts[a.begin]) * area, count = a.end - a.begin;
         a.sums = slot.sums.get() + before * kLanes;
         a.bias_sums = slot.bias_sums.get() + row * kLanes;
-        std::memset(a.sums, 0, size_t(live) * kLanes * 4);
-        std::memset(a.bias_sums, 0, size_t(count) * kLanes * 4);
+        clear(a.sums, live * kLanes);
+        clear(a.bias_sums, count * kLanes);
         a.kernel = layer.kernel;
         const int band = full.height <= 16 ? full.height : 8;
         for (a.y = 0; a.y < full.height; a.y += band) {
