@@ -264,39 +264,53 @@ void unpool(const float* pooled, Plane in, const uint8_t* winner, float* output,
 // in memory meanwhile. `segments` says where a row's connections enter each chunk.
 INLINE int chunks_at_once(int blocks) { return 32768 / (blocks * kLanes * 4 * kChunk) + (blocks > 16); }
 
+// R rows side by side: their chains of multiply-adds overlap.
+template <int B, int R>
+INLINE void linear_rows(const LinearForward& a, int row, const int32_t* from, const int32_t* to, bool first, bool last) {
+  const Connections& n = a.connections;
+  int both = to[row] - from[row];
+  for (int r = 1; r < R; r++) both = to[row + r] - from[row + r] < both ? to[row + r] - from[row + r] : both;
+  for (int part = 0; part < kParts; part++) {
+    const float* in = a.input + part * LANES;
+    Vec acc[R][B];
+    auto add = [&](int r, int k) __attribute__((always_inline)) {
+      const float* p = in + long(n.column[k]) * kLanes;
+      const Vec w = all(n.weights[n.place ? n.place[k] : k]);
+#pragma GCC unroll 8
+      for (int b = 0; b < B; b++) acc[r][b] += w * load(p + b * a.input_stride);
+    };
+    for (int r = 0; r < R; r++) {
+      const float* out = a.output + long(a.units[row + r]) * kLanes + part * LANES;
+      for (int b = 0; b < B; b++) acc[r][b] = first ? all(start(a.bias, row + r)) : load(out + b * a.output_stride);
+    }
+    for (int i = 0; i < both; i++)
+#pragma GCC unroll 2
+      for (int r = 0; r < R; r++) add(r, from[row + r] + i);
+#pragma GCC unroll 2
+    for (int r = 0; r < R; r++) {
+      for (int k = from[row + r] + both; k < to[row + r]; k++) add(r, k);
+      const long place = long(a.units[row + r]) * kLanes + part * LANES;
+      for (int b = 0; b < B; b++) {
+        if (last && a.relu) acc[r][b] = positive(acc[r][b]);
+        if (last && a.gate) acc[r][b] = load(a.gate + place + b * a.gate_stride) > 0 ? acc[r][b] : Vec{};
+        store(a.output + place + b * a.output_stride, acc[r][b]);
+      }
+    }
+  }
+}
+
 template <int B>
 void linear_forward_of(const LinearForward& a) {
+  constexpr int kRows = LANES == 16 ? 2 : 1;  // what the registers hold
   const Connections& n = a.connections;
   const int step = chunks_at_once(B), chunks = (a.columns + kChunk - 1) / kChunk;
   for (int chunk = 0; chunk < chunks; chunk += step) {
     const bool first = chunk == 0, last = chunk + step >= chunks;
     const int32_t* from = n.segments + long(chunk) * n.rows;
     const int32_t* to = n.segments + long(last ? chunks : chunk + step) * n.rows;
-    for (int row = a.begin; row < a.end; row++) {
-      const int begin = from[row], end = to[row];
-      float* out = a.output + long(a.units[row]) * kLanes;
-      for (int part = 0; part < kParts; part++) {
-        Vec acc[B];
-        if (first)
-          for (int b = 0; b < B; b++) acc[b] = all(start(a.bias, row));
-        else
-          for (int b = 0; b < B; b++) acc[b] = load(out + b * a.output_stride + part * LANES);
-        const float* in = a.input + part * LANES;
-        for (int k = begin; k < end; k++) {
-          const float* p = in + long(n.column[k]) * kLanes;
-          const Vec w = all(n.weights[n.place ? n.place[k] : k]);
-#pragma GCC unroll 8
-          for (int b = 0; b < B; b++) acc[b] += w * load(p + b * a.input_stride);
-        }
-        if (last && a.relu)
-          for (int b = 0; b < B; b++) acc[b] = positive(acc[b]);
-        if (last && a.gate) {
-          const float* gate = a.gate + long(a.units[row]) * kLanes + part * LANES;
-          for (int b = 0; b < B; b++) acc[b] = load(gate + b * a.gate_stride) > 0 ? acc[b] : Vec{};
-        }
-        for (int b = 0; b < B; b++) store(out + b * a.output_stride + part * LANES, acc[b]);
-      }
-    }
+    int row = a.begin;
+    for (; row + kRows <= a.end; row += kRows) linear_rows<B, kRows>(a, row, from, to, first, last);
+    for (; row < a.end; row++) linear_rows<B, 1>(a, row, from, to, first, last);
   }
 }
 

@@ -9,10 +9,6 @@
 #include <stdexcept>
 #include <string>
 
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
-
 #include "pool.h"
 
 namespace nispa {
@@ -21,17 +17,10 @@ namespace {
 constexpr int kTasks = 4;        // tasks per parallel region and thread, so that an interrupted thread costs little
 constexpr int kSmallBatch = 3;   // up to so many samples go one by one
 
-constexpr size_t kHugePage = size_t(1) << 21;
-
-// Zeros. Large ones lie in huge pages: the kernels jump between many places at once.
-Floats floats(long count) {
-  size_t bytes = (size_t(count) * 4 + 127) / 64 * 64, align = 64;
-  if (bytes >= kHugePage / 4) align = kHugePage, bytes = (bytes + kHugePage - 1) / kHugePage * kHugePage;
-  void* p = std::aligned_alloc(align, bytes);
+Floats floats(long count) {  // zeros
+  const size_t bytes = (size_t(count) * 4 + 127) / 64 * 64;
+  void* p = std::aligned_alloc(64, bytes);
   if (p == nullptr) throw std::bad_alloc();
-#if defined(__linux__)
-  if (align == kHugePage) madvise(p, bytes, MADV_HUGEPAGE);
-#endif
   std::memset(p, 0, bytes);
   return Floats(static_cast<float*>(p));
 }
@@ -324,9 +313,25 @@ void Plan::run_range(const Source& source, bool idle, Tape& tape, const Range& r
   }
 }
 
-void Plan::run(const Source& source, bool idle, Tape& tape, double* totals) {
+void Plan::run(const Source& source, bool idle, Tape& tape, float* logits, double* totals) {
   const auto ranges = this->ranges(tape.blocks);
-  parallel(int(ranges.size()), [&](int task) { run_range(source, idle, tape, ranges[task], totals); });
+  parallel(int(ranges.size()), [&](int task) {
+    run_range(source, idle, tape, ranges[task], totals);
+    if (logits) logits_out(source, idle, tape, ranges[task], logits);
+  });
+}
+
+void Plan::logits_out(const Source& source, bool idle, const Tape& tape, const Range& range, float* logits) const {
+  const int outputs = this->outputs(), computed = rows(layers() - 1, idle);
+  for (int b = range.begin; b < range.end; b++) {
+    const float* from = tape.maps.back().get() + long(b) * outputs * kLanes;
+    const long samples = std::min<long>(kLanes, source.count - long(b) * kLanes);
+    for (long lane = 0; lane < samples; lane++) {
+      float* to = logits + (long(b) * kLanes + lane) * outputs;
+      if (computed < outputs) clear(to, outputs);
+      for (int r = 0; r < computed; r++) to[layers_.back().units[r]] = from[layers_.back().units[r] * kLanes + lane];
+    }
+  }
 }
 
 std::unique_ptr<Tape> Plan::forward(const Source& source, bool idle, bool keep, float* logits) {
@@ -337,14 +342,7 @@ std::unique_ptr<Tape> Plan::forward(const Source& source, bool idle, bool keep, 
     return nullptr;
   }
   auto tape = this->tape(int((source.count + kLanes - 1) / kLanes), keep);
-  run(source, idle, *tape, nullptr);
-  clear(logits, source.count * outputs);
-  const float* from = tape->maps.back().get();
-  for (int r = 0; r < rows(layers() - 1, idle); r++) {
-    const int unit = layers_.back().units[r];
-    for (long i = 0; i < source.count; i++)
-      logits[i * outputs + unit] = from[((i / kLanes) * outputs + unit) * kLanes + i % kLanes];
-  }
+  run(source, idle, *tape, logits, nullptr);
   if (keep) return tape;
   this->keep(std::move(tape));
   return nullptr;
@@ -357,7 +355,7 @@ void Plan::sums(const Source& source, const std::vector<double*>& totals) {
   long units = 0;
   for (int l = 0; l + 1 < layers(); l++) units += layers_[l].targets;
   std::vector<double> parts(size_t(blocks) * units);
-  run(source, true, *tape, parts.data());
+  run(source, true, *tape, nullptr, parts.data());
   const double* part = parts.data();
   for (int l = 0; l + 1 < layers(); l++)
     for (int b = 0; b < blocks; b++)
@@ -527,15 +525,13 @@ void Plan::backward(const Tape& tape, long count, const float* logits_gradient, 
     }
     top_blocks_ = blocks;
   }
-  float* top = top_[last].get();
-  for (int b = 0; b < blocks; b++)
-    for (int u : needed_[last])
-      for (int lane = 0; lane < kLanes; lane++) {
-        const long i = long(b) * kLanes + lane;
-        top[(long(b) * outputs + u) * kLanes + lane] = i < count ? logits_gradient[i * outputs + u] : 0.0f;
-      }
   parallel(int(ranges.size()), [&](int task) {
     const Range& range = ranges[task];
+    for (int b = range.begin; b < range.end; b++) {
+      float* top = top_[last].get() + long(b) * outputs * kLanes;
+      for (long i = long(b) * kLanes, lane = 0; lane < kLanes; i++, lane++)
+        for (int u : needed_[last]) top[u * kLanes + lane] = i < count ? logits_gradient[i * outputs + u] : 0.0f;
+    }
     for (int l = last; l >= std::max(convs_, 1); l--) {
       Watch watch(backward_seconds[l], range.slot == 0);
       linear_source_gradient(l, tape, range);

@@ -98,7 +98,8 @@ class Plan {
   std::unique_ptr<Tape> tape(int blocks, bool whole);
   void keep(std::unique_ptr<Tape> tape);
   void gather(const Source& source, long first_sample, float* to) const;
-  void run(const Source& source, bool idle, Tape& tape, double* totals);
+  void run(const Source& source, bool idle, Tape& tape, float* logits, double* totals);
+  void logits_out(const Source& source, bool idle, const Tape& tape, const Range& range, float* logits) const;
   void run_range(const Source& source, bool idle, Tape& tape, const Range& range, double* totals);
   void conv_forward(int l, const float* in, float* out, uint8_t* winner, bool idle);
   void linear_forward(int l, const float* in, float* out, int blocks, bool idle);
