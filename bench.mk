@@ -1,8 +1,12 @@
 # The native engine's own targets.
-.PHONY: bench bench-sparseprop sanitize arm
+.PHONY: bench roofline bench-sparseprop sanitize arm
 
 bench: setup  ## speed beside masked dense PyTorch (on an idle machine)
 	$(BIN)/python -m benchmarks.bench
+
+roofline: setup  ## docs/images/roofline.svg (on an idle machine)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt matplotlib
+	$(BIN)/python -m benchmarks.roofline
 
 bench-sparseprop: setup  ## speed beside SparseProp, in an environment of its own
 	benchmarks/sparseprop.sh $(VENV)

@@ -65,7 +65,9 @@ def main() -> None:
     worst = min(row["ratio"] for row in found.values())
     print(f"P9  {worst:.1f}x  target {TARGET}x  {'met' if worst >= TARGET else 'missed'}")
     out = Path("build/bench-sparseprop.json")
-    out.write_text(json.dumps({"P9": {"ratio": worst, "target": TARGET, "unit": "ms", "batches": found}}, indent=1))
+    out.write_text(
+        json.dumps({"P9": {"ratio": worst, "target": TARGET, "unit": "ms", "batches": found}}, indent=1)
+    )
 
 
 if __name__ == "__main__":

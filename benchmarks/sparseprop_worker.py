@@ -1,4 +1,4 @@
-"""Training steps of the paper's CNN with SparseProp's layers; runs in an environment that has SparseProp only.
+"""Training steps of the paper's CNN with SparseProp's layers, in an environment that has SparseProp only.
 
 Reads batch sizes, one a line, and answers each with the milliseconds of one training step.
 """
@@ -21,7 +21,9 @@ torch.manual_seed(0)
 def sparse(layer: nn.Module, density: float) -> nn.Module:
     """Whole 2D kernels, or single weights, set to zero."""
     weight = layer.weight.data
-    weight *= (torch.rand(weight.shape[:2]) < density).float().view(*weight.shape[:2], *([1] * (weight.dim() - 2)))
+    weight *= (
+        (torch.rand(weight.shape[:2]) < density).float().view(*weight.shape[:2], *([1] * (weight.dim() - 2)))
+    )
     return layer
 
 
@@ -35,7 +37,7 @@ def build(batch: int) -> nn.Module:
         sparse(nn.Linear(8192, 1024), 0.1), nn.ReLU(),
         sparse(nn.Linear(1024, 10), 0.1),
     )  # fmt: skip
-    # Its own choice between its two variants, layer by layer, for this batch size; the first layer stays dense.
+    # Its own choice between its two variants, layer by layer, for this batch size; the first stays dense.
     return swap_modules_with_sparse(network, (batch, 3, 32, 32), inplace=True, skip_modules="0")
 
 

@@ -260,9 +260,9 @@ void unpool(const float* pooled, Plane in, const uint8_t* winner, float* output,
 
 // Linear --------------------------------------------------------------------------------------------------------
 
-// Sources are taken in chunks that fit the nearest cache together with their blocks; the accumulators of a row wait
+// Sources are taken in chunks that stay in the nearest caches together with their blocks; the accumulators of a row wait
 // in memory meanwhile. `segments` says where a row's connections enter each chunk.
-INLINE int chunks_at_once(int blocks) { return 32768 / (blocks * kLanes * 4 * kChunk) + (blocks > 16); }
+INLINE int chunks_at_once(int blocks) { return 65536 / (blocks * kLanes * 4 * kChunk) + (blocks > 16); }
 
 // R rows side by side: their chains of multiply-adds overlap.
 template <int B, int R>
