@@ -59,11 +59,11 @@ class OneOf:
 
 Space = Mapping[str, Log | Even | OneOf]
 
-_TRAINING: Space = {"lr": Log(1e-4, 3e-2), "batch_size": OneOf(32, 64, 128, 256, 512)}
+_TRAINING: Space = {"lr": Log(1e-4, 3e-2), "batch_size": OneOf(16, 32, 64, 128, 256, 512)}
 _SPARSE: Space = {"network.density": OneOf(0.05, 0.1, 0.2, 0.3)}
 _REPLAY: Space = {
     "lr": Log(1e-3, 0.2),
-    "batch_size": OneOf(32, 64, 128, 256),
+    "batch_size": OneOf(16, 32, 64, 128, 256),
     "epochs": OneOf(5, 10, 20),
     "optimizer": OneOf("sgd", "adam"),
 }
@@ -75,7 +75,7 @@ _NISPA: Space = {
 
 _NISPA_REPLAY: Space = {
     "lr": Log(1e-3, 0.2),
-    "batch_size": OneOf(64, 128, 256, 512),
+    "batch_size": OneOf(16, 32, 64, 128, 256, 512),
     **_NISPA,
     **_SPARSE,
     "replay_weight": Log(0.1, 10),
