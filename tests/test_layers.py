@@ -89,7 +89,7 @@ def test_parameters_are_the_unfrozen_tails_of_the_stores(case: tuple[SparseLayer
 
 @pytest.mark.parametrize("kind", ["mlp", "cnn"])
 def test_no_optimizer_holds_state_for_a_weight_that_is_not_live(kind: str) -> None:
-    net = network(kind, 4, 0.3)
+    net = network(kind, 4, 0.3, engine="reference")
     optimizer = net.engine.optimizer(net, "adam", lr=0.1)
     assert isinstance(optimizer, torch.optim.Adam)
     x = torch.randn(5, *(FEATURES if kind == "mlp" else IMAGE))

@@ -19,7 +19,18 @@ from nispa.model.teach import learning_file
 
 def start(model: Path, data: Path, name: str, *more: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "nispa", "learn", str(model), str(data), "--name", name, *more]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=_hear_ctrl_c,
+    )
+
+
+def _hear_ctrl_c() -> None:
+    """A background job of a shell ignores Ctrl-C, and so would everything that the tests start in one."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def table(path: Path, task: int) -> Path:

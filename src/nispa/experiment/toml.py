@@ -13,8 +13,8 @@ def as_toml(recipe: Recipe) -> str:
     """A recipe file that reads back as the same recipe.
 
     >>> from nispa.experiment.recipe import find
-    >>> print(as_toml(find("digits", "stl")).splitlines()[0])
-    [stream]
+    >>> "[stream]" in as_toml(find("digits", "stl")).splitlines()
+    True
     """
     plain = recipe.model_dump()
     lines = [f"note = {_value(plain.pop('note'))}", ""] if recipe.note else []

@@ -8,7 +8,7 @@ It is ``joint`` with the softmax over all outputs.
     >>> learner = nispa.methods.method_class("ni")(net, epochs=1)
     >>> learner.foresee(stream)
     >>> [learner.learn(task).samples for task in stream]
-    [1294, 0, 0, 0, 0]
+    [1295, 0, 0, 0, 0]
 """
 
 from typing import ClassVar

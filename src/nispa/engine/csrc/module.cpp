@@ -224,6 +224,7 @@ class Optimizer {
 }  // namespace
 
 NB_MODULE(_native, m) {
+  nb::set_leak_warnings(false);  // a program may end with a network in its hands
   m.doc() = "Kernels that compute live connections only; nispa.engine.native is their only user.";
   m.def("isa", [] { return std::string(kernels().name); });
   m.def("set_threads", [](int count) { set_threads(count); });
