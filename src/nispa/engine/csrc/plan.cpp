@@ -27,6 +27,15 @@ Floats floats(long count) {  // zeros
 
 void clear(float* p, long count) { std::fill_n(p, count, 0.0f); }
 
+// Clears what lies around the first `height` rows and `width` columns of a map.
+void clear_around(float* map, const Plane& p, int height, int width) {
+  clear(map, p.first());
+  const long rest = p.row() - width * kLanes;  // up to the next row's first pixel
+  for (int y = 0; rest > 0 && y + 1 < height; y++) clear(map + p.first() + y * p.row() + width * kLanes, rest);
+  const long end = p.first() + (height - 1) * p.row() + width * kLanes;
+  clear(map + end, p.unit() - end);
+}
+
 Bytes bytes(long count) {
   const size_t size = (size_t(count) + 127) / 64 * 64;
   void* p = std::aligned_alloc(64, size);
@@ -482,17 +491,17 @@ void Plan::prepare_backward(int slots) {
   }
   while (int(slots_.size()) < slots) {
     Slot slot;
-    long live = 0, rows = 0;
+    long live = 0, rows = 0, maps[2] = {};
     for (int l = 0; l < convs_; l++) {
       const LayerData& a = layers_[l];
-      const Plane g{in_[l].height, in_[l].width, a.kernel / 2};
-      slot.gradient.push_back(floats(a.targets * g.unit()));
+      maps[l % 2] = std::max(maps[l % 2], a.targets * Plane{in_[l].height, in_[l].width, a.kernel / 2}.unit());
       slot.pooled.push_back(a.pool == 2 && l + 1 < convs_
                                 ? floats(long(a.targets) * out_[l].height * out_[l].width * kLanes)
                                 : nullptr);
       live = std::max(live, trainable(l) * a.kernel * a.kernel);
       rows = std::max(rows, long(a.working - a.frozen));
     }
+    for (int i = 0; i < 2; i++) slot.gradient[i] = floats(maps[i]);
     slot.sums = floats(live * kLanes);
     slot.bias_sums = floats(rows * kLanes);
     slots_.push_back(std::move(slot));
@@ -614,12 +623,15 @@ void Plan::conv_backward(int b, const Tape& tape, Slot& slot) {
     const Plane full{in_[l].height, in_[l].width, layer.kernel / 2};
     const Plane packed{out_[l].height, out_[l].width, 0};
     const bool top = l + 1 == convs_;
+    float* gradient = slot.gradient[l % 2].get();
+    for (int unit : needed_[l])  // another convolution's gradient was there, and pooling leaves an odd edge out
+      clear_around(gradient + unit * full.unit(), full, packed.height * layer.pool, packed.width * layer.pool);
     if (layer.pool == 2 || top) {  // bring the gradient of the pooled or flattened map into the full one
       const float* from = top ? top_[l].get() + b * layer.targets * packed.unit() : slot.pooled[l].get();
       parallel(int(needed_[l].size()), [&](int i) {
         const int unit = needed_[l][i];
         const float* pooled = from + unit * packed.unit();
-        float* to = slot.gradient[l].get() + unit * full.unit();
+        float* to = gradient + unit * full.unit();
         if (layer.pool == 2) {
           const uint8_t* winner = tape.winners[l].get() + (long(b) * layer.targets + unit) * packed.unit();
           kernels().unpool(pooled, packed, winner, to, full);
@@ -643,7 +655,7 @@ void Plan::conv_backward(int b, const Tape& tape, Slot& slot) {
         a.units = layer.units.data();
         a.begin = cuts[task], a.end = cuts[task + 1];
         a.input = in, a.in = in_[l];
-        a.gradient = slot.gradient[l].get(), a.out = full;
+        a.gradient = gradient, a.out = full;
         const long before = (layer.starts[a.begin] - row_begin(l)) * area, row = a.begin - layer.frozen;
         const long live = (layer.starts[a.end] - layer.starts[a.begin]) * area, count = a.end - a.begin;
         a.sums = slot.sums.get() + before * kLanes;
@@ -664,9 +676,9 @@ void Plan::conv_backward(int b, const Tape& tape, Slot& slot) {
       a.connections = backward_of(l);
       a.units = back_[l].units.data();
       a.begin = 0, a.end = int(back_[l].units.size());
-      a.input = slot.gradient[l].get(), a.in = full;
+      a.input = gradient, a.in = full;
       const bool pooled = layers_[l - 1].pool == 2;
-      a.output = pooled ? slot.pooled[l - 1].get() : slot.gradient[l - 1].get();
+      a.output = pooled ? slot.pooled[l - 1].get() : slot.gradient[(l - 1) % 2].get();
       a.out = pooled ? Plane{out_[l - 1].height, out_[l - 1].width, 0}
                      : Plane{in_[l - 1].height, in_[l - 1].width, layers_[l - 1].kernel / 2};
       a.gate = tape.maps[l - 1].get() + b * map_size(l - 1), a.gate_plane = out_[l - 1];

@@ -84,7 +84,7 @@ class Plan {
     int slot, begin, end;
   };
   struct Slot {   // what a thread needs for the backward pass of one block
-    std::vector<Floats> gradient;    // per convolution: of its maps before pooling
+    Floats gradient[2];              // of a convolution's maps before pooling, and of those of the one before it
     std::vector<Floats> pooled;      // of its pooled maps
     Floats sums, bias_sums;          // weight gradients of one convolution, lanes apart
   };
