@@ -310,7 +310,7 @@ def versions() -> dict[str, str]:
         "torch": torch.__version__,
         "numpy": numpy.__version__,
         "python": platform.python_version(),
-        "platform": platform.platform(),
+        "platform": f"{platform.system()} {platform.machine()}",
     }
 
 

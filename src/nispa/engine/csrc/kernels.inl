@@ -142,6 +142,11 @@ INLINE void conv_tiles(const ConvForward& a, int row, int y, int& x, int width) 
   for (; x + TW <= width; x += TW)
     for (int part = 0; part < kParts; part++) {
       Vec acc[TR][TW];
+      if (!a.pool) {  // the tile's place is asked for while it is computed
+        const float* out = a.output + a.units[row] * a.out.unit() + a.out.first() + y * a.out.row() + x * kLanes;
+        for (int r = 0; r < TR; r++)
+          for (int c = 0; c < TW; c++) __builtin_prefetch(out + r * a.out.row() + c * kLanes, 1);
+      }
       conv_tile<K, TR, TW, FLIP>(a, row, y, x, part, acc);
       finish_tile<TR, TW>(a, row, y, x, part, acc);
     }
