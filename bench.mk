@@ -1,8 +1,13 @@
 # The native engine's own targets.
-.PHONY: bench roofline bench-sparseprop sanitize arm
+.PHONY: bench bench-loads roofline bench-sparseprop sanitize arm
 
 bench: setup  ## speed beside masked dense PyTorch (on an idle machine)
 	$(BIN)/python -m benchmarks.bench
+
+bench-loads:  ## what bounds a sparse linear layer on this machine
+	mkdir -p build
+	$(CXX) -O3 -march=native -mprefer-vector-width=512 -std=c++17 benchmarks/loads.cpp -o build/loads
+	build/loads
 
 roofline: setup  ## docs/images/roofline.svg (on an idle machine)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt matplotlib
