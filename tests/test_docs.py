@@ -5,11 +5,14 @@ import subprocess
 import sys
 import types
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
+from experiment.stored_runs import store
 
 import nispa
 from nispa.checks import check_learner
+from nispa.experiment.wiring_log import WiringLog
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -56,6 +59,29 @@ def test_the_readme_tells_what_every_file_is_for() -> None:
         path = file.relative_to(ROOT).as_posix()
         hidden = "__pycache__" in path or file.suffix in (".so", ".pyc") or not file.is_file()
         assert hidden or path in paths or path.startswith(folders), f"README does not list {path}"
+
+
+def test_the_readmes_picture_can_be_drawn_again(tmp_path: Path) -> None:
+    learned = [store(tmp_path / method, [90.0, 40.0], method=method) for method in ("nispa", "finetune")]
+    wiring, log = nispa.mlp(6, [45, 7], classes=4, density=0.5).wiring, WiringLog(learned[0], 0)
+    for task in (0, 1):
+        wiring.became[1][20 * task : 20 * task + 10] = task
+        log.record("task", task, 0, wiring, wiring.stable)
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.picture",
+        *map(str, learned),
+        "--out",
+        str(tmp_path / "p.svg"),
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    drawn = (tmp_path / "p.svg").read_text(encoding="utf-8")
+    kept = ROOT / "docs" / "images" / "forgetting.svg"
+    assert {"90.0 %", "40.0 %"} <= {text.text for text in ElementTree.fromstring(drawn).iter() if text.text}
+    assert ElementTree.parse(kept).getroot().get("width") == ElementTree.fromstring(drawn).get("width")
+    assert kept.stat().st_size < 60_000
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
