@@ -5,6 +5,7 @@ Importing this package is cheap; torch is imported with the first name that need
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,11 @@ __all__ = [
     "streams",
 ]
 __version__ = "0.1.0"
+
+# A thread that waits for another spins for a moment, then sleeps. GNU OpenMP by itself spins so long that
+# beside other work two threads are twenty times slower than one. It reads this when torch is loaded.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 
 _HOME = {
     "NISPA": "nispa.algorithm",

@@ -102,7 +102,8 @@ def spawn(module: Sequence[str], errors: Path, threads: int) -> subprocess.Popen
     What it says goes into a file, which can never fill up and block it as a pipe can. Its standard input
     is a pipe that ends when this process does, however that happens: then the worker ends too.
     """
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"}
+    asleep = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
+    environment = {**os.environ, **asleep, "OMP_NUM_THREADS": str(threads)}
     with errors.open("wb") as said:
         return subprocess.Popen(
             [sys.executable, "-m", *module],
