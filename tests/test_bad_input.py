@@ -186,6 +186,65 @@ def test_no_permission_as_anyone(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "mine"
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("run", "--stream requires an argument; see nispa run --help"),
+        ("run digits extra", "Unused Tokens: ['extra']"),
+        ("run digits --threads x", 'convert "x" into int'),
+        ("run digits --threads 100000", "--threads is 100000; want 1 to 256"),
+        ("run digits --engine natve", 'Did you mean "native"'),
+        ("run digits --method=", "unknown method ''"),
+        ("run digits --set name=ewc", "choose a method with --method ewc"),
+        ("run digits --set lr=-1", "lr is -1.0; want a number above 0"),
+        ("run digits --set network.hidden=[0]", "hidden [0]"),
+        ("run digits --set network.hidden=[99999999]", "not enough memory"),
+        ("run file", "file is a file of another kind"),
+        ("run mnist --data file", "file' is not a folder"),
+        ("resume file", "file holds no run"),
+        ("resume nowhere --jobs 0", "--jobs is 0; want 1 to 256"),
+        ("compare file", "file is not a results file of a run (Expecting value"),
+        ("compare config.json", "'config' is missing"),
+        ("nonsense", 'Unknown command "nonsense"'),
+        ("data get mnst", "did you mean 'mnist'"),
+        ("new m.nispa --like mlp --input", "--input requires an argument; see nispa new --help"),
+    ],
+)
+def test_wrong_words_on_the_command_line(line: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "config.json").write_text("{}")
+    limit = 16 << 30  # the memory of a machine, wherever this runs
+    done = command(
+        *line.split(), cwd=tmp_path, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    )
+    one_line(done, words)
+    assert done.returncode == (1 if "memory" in words else 2)
+
+
+def test_a_run_that_never_began_does_not_stand_in_the_way(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    one_line(command("run", "digits", "--set", "lr=-1", "--out", out, *SMALL), "lr is -1.0")
+    assert command("run", "digits", "--out", out, *SMALL).returncode == 0
+
+
+def test_a_folder_is_no_place_for_a_file(finished: Path, tmp_path: Path) -> None:
+    done = command("compare", finished, "--json", tmp_path)
+    one_line(done, f"cannot write {tmp_path}: Is a directory; choose another place")
+
+
+def test_waiting_threads_do_not_spin_for_long() -> None:
+    code = "import nispa, os; print(os.environ.get('GOMP_SPINCOUNT'))"
+    clean = {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    for more, spins in (
+        ({}, "20000"),
+        ({"GOMP_SPINCOUNT": "7"}, "7"),
+        ({"OMP_WAIT_POLICY": "active"}, "None"),
+    ):
+        line = [sys.executable, "-c", code]
+        done = subprocess.run(line, env=clean | more, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == spins
+
+
 def test_a_broken_recipe_file(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     for text, words in (

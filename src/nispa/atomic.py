@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -28,9 +29,9 @@ def write(path: str | Path, content: bytes | str) -> None:
         if name is not None:
             with contextlib.suppress(OSError):
                 os.unlink(name)
-        raise NispaError(
-            f"cannot write {path}: {error.strerror or error}; free some space or choose another folder"
-        ) from None
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        todo = "free some space or choose another folder" if full else "choose another place"
+        raise NispaError(f"cannot write {path}: {error.strerror or error}; {todo}") from None
 
 
 def leftovers(folder: Path) -> list[Path]:

@@ -319,7 +319,10 @@ def _check(shape: Shape, init: str) -> None:
         raise NispaError(f"unknown init {init!r}{nearest(init, INITS)}; choose from {', '.join(INITS)}")
     sizes = (*shape.input, *shape.hidden, shape.classes, *(n for c in shape.convolutions for n in c))
     if not sizes or min(sizes) < 1:
-        raise NispaError(f"every size of a network must be 1 or more; got {shape}")
+        raise NispaError(
+            f"every size of a network must be 1 or more; got input {list(shape.input)}, convolutions"
+            f" {[list(c) for c in shape.convolutions]}, hidden {list(shape.hidden)}, {shape.classes} classes"
+        )
     if not shape.convolutions:
         return
     if len(shape.input) != 3:

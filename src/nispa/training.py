@@ -42,14 +42,14 @@ class Optimization:
             raise NispaError(
                 f"unknown optimizer {self.optimizer!r}{hint}; choose from {', '.join(OPTIMIZERS)}"
             )
-        for name, value, ok in (
-            ("lr", self.lr, self.lr > 0),
-            ("batch_size", self.batch_size, self.batch_size >= 1),
-            ("momentum", self.momentum, 0 <= self.momentum < 1),
-            ("weight_decay", self.weight_decay, self.weight_decay >= 0),
+        for name, value, ok, want in (
+            ("lr", self.lr, self.lr > 0, "a number above 0, like 0.01"),
+            ("batch_size", self.batch_size, self.batch_size >= 1, "1 or more"),
+            ("momentum", self.momentum, 0 <= self.momentum < 1, "0 or more, and less than 1"),
+            ("weight_decay", self.weight_decay, self.weight_decay >= 0, "0 or more"),
         ):
             if not ok:
-                raise NispaError(f"{name} is {value}; that is out of range")
+                raise NispaError(f"{name} is {value}; want {want}")
 
 
 def make_optimizer(network: Network, how: Optimization) -> Optimizer:

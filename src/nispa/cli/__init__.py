@@ -39,12 +39,21 @@ app.command(data_commands.app)
 
 
 def main(tokens: list[str] | None = None) -> None:
-    """Run the command; what a user can mend is one line on stderr and exit code 2.
+    """Run the command; what a user can mend is one line on stderr and exit code 2, no memory is 1.
 
     ``tokens`` stand for sys.argv where a test runs it.
     """
     try:
-        code = app(tokens, exit_on_error=True, result_action="return_value")
+        code = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
+    except cyclopts.CycloptsError as error:
+        command = " ".join(["nispa", *(error.command_chain or ())])
+        said = " ".join(str(error).split()).rstrip(".")
+        print(f"{command}: {said}; see {command} --help", file=sys.stderr)  # noqa: T201
+        raise SystemExit(2) from None
+    except MemoryError as error:
+        said = f"not enough memory ({error})" if str(error) else "not enough memory"
+        print(f"nispa: {said}; take a smaller network, batch or data set", file=sys.stderr)  # noqa: T201
+        raise SystemExit(1) from None
     except NispaError as error:
         print(f"nispa: {error}", file=sys.stderr)  # noqa: T201
         raise SystemExit(2) from None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from nispa.cli.run import DEFAULT_OUT, Engine
+from nispa.cli.run import DEFAULT_OUT, Engine, check_counts
 from nispa.errors import NispaError
 
 if TYPE_CHECKING:
@@ -57,9 +57,7 @@ def paper(
     if name is None:
         listing("Experiments of the paper", list(EXPERIMENTS.items()))
         return 0
-    for option, value in (("--jobs", jobs), ("--threads", threads)):
-        if value is not None and value < 1:
-            raise NispaError(f"{option} is {value}; want 1 or more")
+    check_counts(jobs=jobs, threads=threads)
     wanted = experiment(name)
     if name != "cil" and (buffer or dense):
         raise NispaError(f"--buffer and --dense belong to the experiment 'cil', not to {name!r}")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from nispa.experiment.run import Config
 
 DEFAULT_OUT = Path("runs")
+MOST = 256
 Engine = Literal["auto", "reference", "native"]
 
 
@@ -46,12 +47,9 @@ def run(
     overrides = list(set or [])
     recipes: list[Recipe] = [
         recipe.find(stream, name, overrides, as_ == "authors")
-        for name in (method.split(",") if method else [None])
+        for name in ([None] if method is None else method.split(","))
     ]
-    if threads is not None and threads < 1:
-        raise NispaError(f"--threads is {threads}; want 1 or more")
-    if jobs < 1:
-        raise NispaError(f"--jobs is {jobs}; want 1 or more")
+    check_counts(threads=threads, jobs=jobs)
     where = str(data.expanduser().resolve()) if data is not None else None
     several = len(seeds) * len(recipes) > 1
     configs = [Config(r, s, engine, None if several else threads, where) for r in recipes for s in seeds]
@@ -90,6 +88,7 @@ def resume(
     from nispa.experiment.many import is_plan
     from nispa.experiment.tuning import is_tuning
 
+    check_counts(threads=threads, jobs=jobs)
     if is_tuning(folder):
         from nispa.cli.tune import follow
 
@@ -121,6 +120,13 @@ def methods() -> None:
     from nispa.experiment.recipe import describe
 
     listing("Methods", describe())
+
+
+def check_counts(**options: int | None) -> None:
+    """Of threads, jobs and the like: none, or a number that a machine can have."""
+    for name, value in options.items():
+        if value is not None and not 1 <= value <= MOST:
+            raise NispaError(f"--{name} is {value}; want 1 to {MOST}")
 
 
 def _integer(text: str) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from nispa.cli.run import DEFAULT_OUT, Engine
+from nispa.cli.run import DEFAULT_OUT, Engine, check_counts
 from nispa.errors import NispaError
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ def tune(
     from nispa.experiment import recipe, tuning
     from nispa.experiment.run import Config
 
-    for name, value in (("--trials", trials), ("--jobs", jobs), ("--threads", threads)):
-        if value is not None and value < 1:
-            raise NispaError(f"{name} is {value}; want 1 or more")
+    if trials < 1:
+        raise NispaError(f"--trials is {trials}; want 1 or more")
+    check_counts(jobs=jobs, threads=threads)
     if seed < 0:
         raise NispaError(f"--seed is {seed}; want 0 or more")
     if storage is not None:

@@ -43,7 +43,8 @@ def roots(data: str | os.PathLike[str] | None = None) -> list[Path]:
     if data is not None:
         root = Path(data).expanduser()
         if not root.is_dir():
-            raise NispaError(f"data folder {str(root)!r} does not exist; give --data a folder that does")
+            state = "is not a folder" if root.exists() else "does not exist"
+            raise NispaError(f"data folder {str(root)!r} {state}; give --data the folder of your data sets")
         return [root]
     listed = os.environ.get("NISPA_DATA", "").split(os.pathsep)
     return [Path(entry).expanduser() for entry in listed if entry] + [cache_folder() / "data"]

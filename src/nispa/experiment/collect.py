@@ -152,7 +152,11 @@ def _from_results(path: Path) -> Found:
         results = json.loads(path.read_text())
         return _checked(Found(path, results["config"], results), path)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise NispaError(f"{path} is not a results file of a run ({error!r})") from None
+        raise NispaError(f"{path} is not a results file of a run ({_why(error)})") from None
+
+
+def _why(error: Exception) -> str:
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)
 
 
 def _checked(found: Found, path: Path) -> Found:

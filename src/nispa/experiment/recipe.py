@@ -187,12 +187,12 @@ def _named(stream: str) -> dict[str, Any]:
     if stream in STREAMS:
         return {"stream": {"name": stream}}
     path = Path(stream).expanduser()
-    if path.is_dir() or (path.suffix == ".npz" and path.exists()):
+    if (stream and path.is_dir()) or (path.suffix == ".npz" and path.exists()):
         return {"stream": {"name": str(path.resolve())}}
-    if "/" in stream or path.suffix == ".npz":
+    if "/" in stream or path.suffix == ".npz" or path.is_file():
+        state = "is a file of another kind" if path.exists() else "does not exist"
         raise NispaError(
-            f"{stream} does not exist; want a folder of images, a .npz file, a recipe (.toml),"
-            " or a stream's name"
+            f"{stream} {state}; want a folder of images, a .npz file, a recipe (.toml), or a stream's name"
         )
     known = sorted({*names(), *STREAMS})
     raise NispaError(f"unknown stream {stream!r}{nearest(stream, known)}; `nispa streams` lists them")
@@ -225,6 +225,8 @@ def apply(data: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
         except ValueError:
             value = text
         path = name.split(".")
+        if path in (["name"], ["method", "name"]):
+            raise NispaError(f"--set {setting!r}: choose a method with --method {text}")
         if len(path) == 1 and path[0] not in Recipe.model_fields:
             path = ["method", *path]
         elif len(path) == 2 and path[0] == "stream" and path[1] not in StreamConfig.model_fields:

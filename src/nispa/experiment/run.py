@@ -62,11 +62,15 @@ class Config:
 
 
 def prepare(folder: Path, config: Config) -> None:
-    """Claim a folder for a run; one that holds another run is refused."""
+    """Claim a folder for a run; one that holds another run is refused, unless that never began."""
     path = atomic.make_folder(folder) / CONFIG
     if path.exists():
-        if read_config(folder).to_json() != config.to_json():
+        if read_config(folder).to_json() == config.to_json():
+            return
+        if any((folder / name).exists() for name in (EVENTS, CHECKPOINT, RESULTS)):
             raise NispaError(f"{folder} holds another run (see {path}); choose another --out")
+        with _locked(folder):
+            atomic.write(path, config.to_json())
         return
     if set(folder.iterdir()) - set(atomic.leftovers(folder)):
         raise NispaError(f"{folder} is not empty and holds no run; choose another --out")
@@ -79,7 +83,7 @@ def read_config(folder: Path) -> Config:
         plain = json.loads(path.read_text())
         recipe = validate(plain["recipe"], str(path))
         return Config(recipe, plain["seed"], plain["engine"], plain["threads"], plain["data"])
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise NispaError(f"{folder} holds no run (no {CONFIG}); start one with nispa run") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise NispaError(f"{path} is not readable ({error})") from None
