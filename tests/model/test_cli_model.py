@@ -93,6 +93,9 @@ def test_pictures_of_any_size_in_folders(tmp_path: Path) -> None:
     again = nispa("learn", "c.nispa", "colours", cwd=tmp_path)
     assert again.returncode == 2
     assert "is learned and cannot change" in again.stderr
+    wrong = nispa("predict", "c.nispa", "colours", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert wrong.stderr == "nispa: colours: not a file; give a picture\n"
 
 
 @pytest.mark.parametrize(

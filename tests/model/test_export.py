@@ -60,6 +60,13 @@ def test_a_cnn_task_alone_with_pixels_as_input(tmp_path: Path) -> None:
         model.export_onnx(tmp_path / "none.onnx", task="dark")
 
 
+def test_a_file_where_the_hubs_folder_should_be(model: Model, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(NispaError, match="cannot create folder"):
+        model.save_pretrained(tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
 def test_the_hubs_layout_comes_back_the_same(model: Model, tmp_path: Path) -> None:
     model.save_pretrained(tmp_path / "repository")
     files = {path.name for path in (tmp_path / "repository").iterdir()}

@@ -108,7 +108,7 @@ def _picture(inputs: Inputs, thing: Any, what: str) -> np.ndarray:
     if isinstance(thing, (str, Path)):
         path = Path(thing).expanduser()
         if not path.is_file():
-            raise NispaError(f"{path}: no such file")
+            raise NispaError(f"{path}: {'not a file' if path.exists() else 'no such file'}; give a picture")
         return decode(path, str(path), (height, width), channels)
     image = thing if isinstance(thing, Image.Image) else _image(thing, what)
     try:

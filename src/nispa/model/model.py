@@ -321,7 +321,7 @@ class Model:
         """Write the files of a Hugging Face repository into a folder."""
         from nispa.model.hub import mixin
 
-        mixin()(self).save_pretrained(folder)
+        mixin()(self).save_pretrained(atomic.make_folder(folder))
 
     def push(self, repository: str, **options: Any) -> str:
         """Upload to the Hugging Face hub, as ``USER/NAME``; the page's address."""
