@@ -191,7 +191,9 @@ def test_no_permission_as_anyone(tmp_path: Path) -> None:
     [
         ("run", "--stream requires an argument; see nispa run --help"),
         ("run digits extra", "Unused Tokens: ['extra']"),
-        ("run digits --threads x", 'convert "x" into int'),
+        ("run digits --threads x", "'x' is not a whole number"),
+        ("run digits --jobs 1.5", "'1.5' is not a whole number"),
+        ("new m.nispa --input 4 --classes 2.5", "'2.5' is not a whole number"),
         ("run digits --threads 100000", "--threads is 100000; want 1 to 256"),
         ("run digits --engine natve", 'Did you mean "native"'),
         ("run digits --method=", "unknown method ''"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from nispa.cli.run import DEFAULT_OUT, Engine, check_counts
+from nispa.cli.run import DEFAULT_OUT, Engine, Whole, check_counts
 from nispa.errors import NispaError
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ def paper(
         Literal["full", "quick"], Parameter(help="quick: smaller, minutes; the figure says so.")
     ] = "full",
     seeds: Annotated[str | None, Parameter(help="Default: the authors' five, or fewer if quick.")] = None,
-    jobs: Annotated[int, Parameter(help="How many runs go side by side.")] = 1,
-    threads: Annotated[int | None, Parameter(help="Threads of all runs together.")] = None,
+    jobs: Annotated[Whole, Parameter(help="How many runs go side by side.")] = 1,
+    threads: Annotated[Whole | None, Parameter(help="Threads of all runs together.")] = None,
     data: Annotated[Path | None, Parameter(help="Folder of data sets, else NISPA_DATA.")] = None,
     out: Annotated[Path | None, Parameter(help="Default: runs/paper or runs/paper-quick.")] = None,
     streams: Annotated[str | None, Parameter(help="Only these of the experiment's streams.")] = None,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import App, Parameter
+from cyclopts import App, Parameter, Token
 
 from nispa.errors import NispaError
 
@@ -16,6 +17,17 @@ if TYPE_CHECKING:
 DEFAULT_OUT = Path("runs")
 MOST = 256
 Engine = Literal["auto", "reference", "native"]
+
+
+def _whole(_: Any, tokens: Sequence[Token]) -> int:
+    """By itself the parser takes 1.5 for 1."""
+    try:
+        return int(tokens[0].value)
+    except ValueError:
+        raise ValueError(f"{tokens[0].value!r} is not a whole number") from None
+
+
+Whole = Annotated[int, Parameter(converter=_whole)]
 
 
 def register(app: App) -> None:
@@ -30,8 +42,8 @@ def run(
     seed: Annotated[str, Parameter(name=["--seed", "--seeds"], help="One or several: 0,19,42.")] = "0",
     data: Annotated[Path | None, Parameter(help="Folder of data sets, else NISPA_DATA.")] = None,
     out: Annotated[Path | None, Parameter(help="Default: runs/STREAM-METHOD-seedN.")] = None,
-    threads: Annotated[int | None, Parameter(help="Threads of all runs together.")] = None,
-    jobs: Annotated[int, Parameter(help="How many runs go side by side.")] = 1,
+    threads: Annotated[Whole | None, Parameter(help="Threads of all runs together.")] = None,
+    jobs: Annotated[Whole, Parameter(help="How many runs go side by side.")] = 1,
     engine: Engine = "auto",
     set: Annotated[list[str] | None, Parameter(help="name=value, laid over the recipe.", negative="")] = None,
     as_: Annotated[Literal["authors"] | None, Parameter(name="--as", help="The authors' switches.")] = None,
@@ -79,8 +91,8 @@ def _start(
 def resume(
     folder: Path,
     *,
-    jobs: Annotated[int, Parameter(help="How many runs go side by side.")] = 1,
-    threads: Annotated[int | None, Parameter(help="Threads of all runs together.")] = None,
+    jobs: Annotated[Whole, Parameter(help="How many runs go side by side.")] = 1,
+    threads: Annotated[Whole | None, Parameter(help="Threads of all runs together.")] = None,
 ) -> int:
     """Finish what is missing in a folder of `nispa run` or `nispa tune`."""
     from nispa.cli.live import follow_many

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from nispa.cli.run import Whole
 from nispa.cli.show import out
 from nispa.errors import NispaError
 
@@ -20,7 +21,7 @@ def register(app: App) -> None:
 def serve(
     model: Path,
     *,
-    port: Annotated[int, Parameter(help="0 takes a free one.")] = 8000,
+    port: Annotated[Whole, Parameter(help="0 takes a free one.")] = 8000,
     host: Annotated[str, Parameter(help="Loopback unless you say otherwise.")] = "127.0.0.1",
 ) -> int:
     """Serve a model: a page to drop a picture on, and an HTTP API with a schema.

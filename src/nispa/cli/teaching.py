@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
+from nispa.cli.run import Whole
 from nispa.cli.show import out
 from nispa.errors import NispaError
 
@@ -28,9 +29,9 @@ def new(
     *,
     like: Annotated[str, Parameter(help="cnn, cnn-small, mlp or mlp-large.")] = "cnn",
     input: Annotated[str, Parameter(help="What it reads: 3x32x32, or a number of features.")],
-    classes: Annotated[int, Parameter(help="Outputs; tasks take theirs one after the other.")] = 100,
+    classes: Annotated[Whole, Parameter(help="Outputs; tasks take theirs one after the other.")] = 100,
     density: Annotated[float | None, Parameter(help="Live connections; default: as the paper's.")] = None,
-    seed: int = 0,
+    seed: Whole = 0,
 ) -> None:
     """Make a model file that has learned nothing yet."""
     from nispa.model import Model

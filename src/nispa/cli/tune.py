@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from nispa.cli.run import DEFAULT_OUT, Engine, check_counts
+from nispa.cli.run import DEFAULT_OUT, Engine, Whole, check_counts
 from nispa.errors import NispaError
 
 if TYPE_CHECKING:
@@ -23,15 +23,15 @@ def tune(
     method: str,
     stream: str,
     *,
-    trials: Annotated[int, Parameter(help="How many in all; more may follow later.")] = 50,
-    jobs: Annotated[int, Parameter(help="How many go side by side.")] = 1,
-    seed: int = 0,
+    trials: Annotated[Whole, Parameter(help="How many in all; more may follow later.")] = 50,
+    jobs: Annotated[Whole, Parameter(help="How many go side by side.")] = 1,
+    seed: Whole = 0,
     data: Annotated[Path | None, Parameter(help="Folder of data sets, else NISPA_DATA.")] = None,
     out: Annotated[Path | None, Parameter(help="Default: runs/tune-STREAM-METHOD-seedN.")] = None,
     storage: Annotated[
         str | None, Parameter(help="URL of a database (postgresql://…), else NISPA_STORAGE, else a file.")
     ] = None,
-    threads: Annotated[int | None, Parameter(help="Threads of all trials together.")] = None,
+    threads: Annotated[Whole | None, Parameter(help="Threads of all trials together.")] = None,
     engine: Engine = "auto",
     set: Annotated[list[str] | None, Parameter(help="name=value, laid over the recipe.", negative="")] = None,
 ) -> int:
