@@ -1,6 +1,7 @@
 """A model on disk that keeps learning: one file, own data, nothing forgotten (docs/model-file.md)."""
 
-from nispa.model.model import Answer, Evaluation, Model, Prediction, TaskInfo
+from nispa.model.ask import Answer, Evaluation, Prediction, TaskInfo
+from nispa.model.model import Model
 
 __all__ = ["Answer", "Evaluation", "Model", "Prediction", "TaskInfo", "new", "open"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,8 @@ from torch import Tensor
 from nispa import atomic
 from nispa.errors import NispaError
 from nispa.learner import Report, silent
-from nispa.model import file, teach
+from nispa.model import ask, file, teach
+from nispa.model.ask import Evaluation, Prediction, TaskInfo
 from nispa.model.content import Known, contents, fresh, known
 from nispa.model.inputs import convert
 from nispa.model.lock import locked
@@ -24,62 +24,6 @@ from nispa.model.room import grow as grow_inside
 from nispa.model.sources import material
 from nispa.model.start import start
 from nispa.network import Network
-
-BATCH = 64
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What one task says about one input."""
-
-    task: str
-    label: str
-    probability: float
-    probabilities: dict[str, float]
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """What the model says about one input: the task's answer, or every task's with the likeliest first."""
-
-    task: str
-    label: str
-    probability: float
-    answers: list[Answer]
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """How a task does on samples with known classes."""
-
-    task: str
-    samples: int
-    accuracy: float
-    by_class: dict[str, tuple[int, int]]
-    """class -> (right, all)"""
-    task_found: float
-    """Share of the samples for which the likeliest task is this one."""
-
-
-@dataclass(frozen=True)
-class TaskInfo:
-    """What is known about a learned task."""
-
-    name: str
-    classes: list[str]
-    accuracy: float
-    """On the validation samples, when learned."""
-    samples: int
-    validation: int
-    found: float
-    """Share of these for which the likeliest task was this one, when learned."""
-    learned: str
-    units: list[int]
-    """That became stable with it, per hidden layer."""
-    phases: int
-    epochs: int
-    seconds: float
-    notes: list[str] = field(default_factory=list)
 
 
 class Model:
@@ -127,28 +71,7 @@ class Model:
     @property
     def tasks(self) -> list[TaskInfo]:
         """The learned tasks in their order, without those that were given up."""
-        inside, found = self._known, []
-        for i in inside.alive():
-            record, taught = inside.learner.tasks[i], inside.tasks[i]
-            wiring = inside.network.wiring
-            units = [int((wiring.became[g] == i).sum()) for g in wiring.hidden]
-            found.append(
-                TaskInfo(
-                    record.name,
-                    list(record.class_names),
-                    taught.accuracy,
-                    taught.samples,
-                    taught.validation,
-                    taught.found,
-                    taught.learned,
-                    units,
-                    record.phases,
-                    record.epochs,
-                    record.seconds,
-                    list(taught.notes),
-                )
-            )
-        return found
+        return ask.learned(self._known)
 
     @property
     def task_numbers(self) -> list[int]:
@@ -219,44 +142,12 @@ class Model:
 
     def predict_values(self, values: Tensor, task: str | None = None) -> list[Prediction]:
         """As `predict`, for what `inputs.convert` made."""
-        inside = self._some()
-        numbers = inside.alive() if task is None else [inside.number(task)]
-        found: list[Prediction] = []
-        for part in torch.split(values, BATCH):
-            shares = self._shares(part, numbers)
-            first = self._likeliest(part) if task is None else [numbers[0]] * len(part)
-            for row in range(len(part)):
-                answers = [self._answer(n, shares[n][row]) for n in numbers]
-                answers.sort(key=lambda a, n=first[row]: a.task != inside.learner.tasks[n].name)  # type: ignore[misc]
-                best = answers[0]
-                found.append(Prediction(best.task, best.label, best.probability, answers))
-        return found
+        return ask.predict(self._some(), values, task)
 
     def evaluate(self, data: Any, task: str) -> Evaluation:
         """How often a task is right on samples with known classes (their test part, if they have one)."""
         inside = self._some()
-        number = inside.number(task)
-        record = inside.learner.tasks[number]
-        given = material(data, self.inputs, task)
-        values, labels = given.test if given.test is not None else given.train
-        position = {name: i for i, name in enumerate(record.class_names)}
-        unknown = [name for name in given.classes if name not in position]
-        if unknown:
-            raise NispaError(
-                f"class {unknown[0]!r} is none of task {task!r} ({', '.join(record.class_names)})"
-            )
-        predicted, right_task = [], 0
-        for part in torch.split(values, BATCH):
-            predicted += self._shares(part, [number])[number].argmax(1).tolist()
-            right_task += self._likeliest(part).count(number)
-        wanted = [position[given.classes[int(c)]] for c in labels]
-        by_class = dict.fromkeys(given.classes, (0, 0))
-        for guess, true in zip(predicted, wanted, strict=True):
-            right, count = by_class[record.class_names[true]]
-            by_class[record.class_names[true]] = (right + (guess == true), count + 1)
-        total = len(wanted)
-        right = sum(r for r, _ in by_class.values())
-        return Evaluation(task, total, right / total, by_class, right_task / total)
+        return ask.evaluate(inside, inside.number(task), material(data, self.inputs, task))
 
     def verify(self) -> list[Finding]:
         """Compare every task with what was kept of it when it was learned."""
@@ -369,22 +260,6 @@ class Model:
                     f"task {name!r} is learned and cannot change; teach the new data as a task of its own"
                     f" (--name {name}-2), or take the last task back with `nispa undo`"
                 )
-
-    def _shares(self, part: Tensor, numbers: list[int]) -> dict[int, Tensor]:
-        """Per task the softmax over its classes."""
-        inside = self._known
-        batch = inside.batch(part)
-        with torch.no_grad():
-            return {n: inside.part(n)(batch).detach().cpu().softmax(1) for n in numbers}
-
-    def _likeliest(self, part: Tensor) -> list[int]:
-        return self._known.guess(self._known.batch(part).tensor())
-
-    def _answer(self, number: int, shares: Tensor) -> Answer:
-        record = self._known.learner.tasks[number]
-        best = int(shares.argmax())
-        named = dict(zip(record.class_names, shares.tolist(), strict=True))
-        return Answer(record.name, record.class_names[best], float(shares[best]), named)
 
 
 @contextlib.contextmanager
