@@ -19,7 +19,8 @@ from torch import Tensor
 
 from nispa.data.samples import Batch
 from nispa.experiment import recipe
-from nispa.experiment.run import Config, build
+from nispa.experiment.folder import Config
+from nispa.experiment.run import build
 from nispa.methods.free import NISPAFree
 from nispa.methods.gaussian import discriminant, unit_activations
 from nispa.training import accuracy

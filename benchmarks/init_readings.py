@@ -16,7 +16,8 @@ import time
 import numpy as np
 
 from nispa.experiment import recipe
-from nispa.experiment.run import Config, build
+from nispa.experiment.folder import Config
+from nispa.experiment.run import build
 from nispa.network import INITS
 
 

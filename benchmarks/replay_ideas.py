@@ -34,7 +34,8 @@ from nispa.data.samples import Batch
 from nispa.data.task import Task
 from nispa.draws import MEMORY, generator
 from nispa.experiment import recipe
-from nispa.experiment.run import Config, build
+from nispa.experiment.folder import Config
+from nispa.experiment.run import build
 from nispa.memory import all_answers
 from nispa.methods.gaussian import discriminant, unit_activations
 from nispa.methods.icarl import herding

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from nispa.experiment import recipe
+from nispa.experiment.folder import Config
 from nispa.experiment.results import Results
-from nispa.experiment.run import Config, build
+from nispa.experiment.run import build
 from nispa.learner import Learner
 
 SEEDS = range(5)

@@ -15,8 +15,10 @@ import pytest
 from nispa.errors import NispaError
 from nispa.experiment import recipe
 from nispa.experiment.collect import collect
+from nispa.experiment.events import read_events
 from nispa.experiment.exporters import TARGETS, export, points
-from nispa.experiment.run import Config, prepare, read_events, run
+from nispa.experiment.folder import Config, prepare
+from nispa.experiment.run import run
 
 SMALL = "network.hidden=[20,12] network.density=0.4 phase_epochs=2 tau_period=4 accuracy_loss=30".split()
 

@@ -15,6 +15,7 @@ from PIL import Image
 from nispa.cli.paper import paper
 from nispa.errors import NispaError
 from nispa.experiment import recipe
+from nispa.experiment.folder import Config
 from nispa.experiment.many import planned, run_all
 from nispa.experiment.paper import (
     EXPERIMENTS,
@@ -30,7 +31,6 @@ from nispa.experiment.paper import (
 )
 from nispa.experiment.paper.grid import SEEDS, Asked, Experiment, Found, Grid, lay_out, look, run_name
 from nispa.experiment.paper.show import need_matplotlib, remark
-from nispa.experiment.run import Config
 
 TINY = ["network.hidden=[10,10]", "phase_epochs=1", "tau_period=5", "accuracy_loss=30"]
 

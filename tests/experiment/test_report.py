@@ -16,8 +16,9 @@ from stored_runs import store
 from nispa.errors import NispaError
 from nispa.experiment import recipe, report
 from nispa.experiment.collect import collect
+from nispa.experiment.folder import Config, prepare
 from nispa.experiment.picture import DRAWN, course, picture
-from nispa.experiment.run import Config, prepare, run
+from nispa.experiment.run import run
 from nispa.experiment.wiring_log import read_wiring
 
 SMALL = [

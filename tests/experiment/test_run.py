@@ -16,8 +16,10 @@ import pytest
 
 from nispa.errors import NispaError
 from nispa.experiment import recipe
+from nispa.experiment.events import read_events
+from nispa.experiment.folder import Config, is_complete, prepare
 from nispa.experiment.many import plan, planned, run_all
-from nispa.experiment.run import Config, is_complete, prepare, read_events, run
+from nispa.experiment.run import run
 from nispa.files import read
 
 SMALL = [

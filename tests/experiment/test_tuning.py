@@ -14,8 +14,9 @@ import pytest
 
 from nispa.errors import NispaError
 from nispa.experiment import recipe
+from nispa.experiment.folder import Config
 from nispa.experiment.recipe import parse, validate
-from nispa.experiment.run import Config, build
+from nispa.experiment.run import build
 from nispa.experiment.spaces import SPACES
 from nispa.experiment.toml import as_toml
 from nispa.experiment.tuning import BEST, STUDY, TRIALS, Tuning, open_study, prepare, tune

@@ -11,7 +11,8 @@ from nispa.data import streams
 from nispa.data.task import Stream
 from nispa.errors import NispaError
 from nispa.experiment import recipe
-from nispa.experiment.run import Config, prepare, read_results, run
+from nispa.experiment.folder import Config, prepare, read_results
+from nispa.experiment.run import run
 from nispa.files import load, read, save
 from nispa.methods.joint import Joint, together
 from nispa.methods.stl_iso import STLIso

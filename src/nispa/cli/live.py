@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nispa.experiment.events import Log
 from nispa.experiment.many import Status
-from nispa.experiment.run import Log
 from nispa.learner import Event
 
 if TYPE_CHECKING:

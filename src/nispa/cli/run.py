@@ -11,8 +11,8 @@ from cyclopts import App, Parameter, Token
 from nispa.errors import NispaError
 
 if TYPE_CHECKING:
+    from nispa.experiment.folder import Config
     from nispa.experiment.recipe import Recipe
-    from nispa.experiment.run import Config
 
 DEFAULT_OUT = Path("runs")
 MOST = 256
@@ -53,7 +53,7 @@ def run(
     STREAM is a name from `nispa streams` or a recipe file (.toml).
     """
     from nispa.experiment import recipe
-    from nispa.experiment.run import Config
+    from nispa.experiment.folder import Config
 
     seeds = [_integer(part) for part in seed.split(",")]
     overrides = list(set or [])
@@ -72,7 +72,7 @@ def _start(
     configs: list[Config], label: str, out: Path | None, threads: int | None, jobs: int, several: bool
 ) -> int:
     from nispa.cli.show import follow_one
-    from nispa.experiment.run import is_complete, prepare
+    from nispa.experiment.folder import is_complete, prepare
 
     if several:
         from nispa.cli.live import follow_many

@@ -86,7 +86,8 @@ class Progress:
 
 def follow_one(folder: Path) -> int:
     """Run a folder in this process and show how it goes."""
-    from nispa.experiment.run import is_complete, run
+    from nispa.experiment.folder import is_complete
+    from nispa.experiment.run import run
 
     if is_complete(folder):
         out(f"{folder} is complete")

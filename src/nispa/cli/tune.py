@@ -40,7 +40,7 @@ def tune(
     The same command again goes on where it stopped. The best values become OUT/best.toml.
     """
     from nispa.experiment import recipe, tuning
-    from nispa.experiment.run import Config
+    from nispa.experiment.folder import Config
 
     if trials < 1:
         raise NispaError(f"--trials is {trials}; want 1 or more")

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from nispa.errors import NispaError
+from nispa.experiment.events import read_events
+from nispa.experiment.folder import CONFIG, RESULTS, read_results
 from nispa.experiment.recipe import SPARSE
-from nispa.experiment.run import CONFIG, RESULTS, read_events, read_results
 
 Plain = dict[str, Any]
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from nispa import atomic
 from nispa.errors import NispaError
-from nispa.experiment.run import WITH_PARENT, Config, is_complete, prepare, read_config
+from nispa.experiment.folder import Config, is_complete, prepare, read_config
+from nispa.experiment.run import WITH_PARENT
 
 PLAN, ERRORS = "plan.json", "errors.txt"
 

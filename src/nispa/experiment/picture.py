@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nispa.experiment.run import read_events
+from nispa.experiment.events import read_events
 from nispa.experiment.wiring_log import Frame, read_wiring
 from nispa.wiring import Bits
 

@@ -12,8 +12,6 @@ would have left. Random draws have addresses (draws.py), so it also ends in the 
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -22,75 +20,30 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from nispa import atomic
 from nispa.data.task import Stream
 from nispa.errors import NispaError
-from nispa.experiment.recipe import Recipe, validate
+from nispa.experiment.events import open_log
+from nispa.experiment.folder import (
+    CHECKPOINT,
+    EVENTS,
+    MODEL,
+    PREVIOUS,
+    RESULTS,
+    Config,
+    is_complete,
+    locked,
+    read_config,
+    read_results,
+)
 from nispa.experiment.results import Results
 from nispa.experiment.wiring_log import WiringLog, rewiring_learner
 from nispa.learner import Bound, Event, Learner, Report, silent
 
-CONFIG, EVENTS, RESULTS, MODEL = "config.json", "events.jsonl", "results.json", "model.nispa"
-CHECKPOINT, PREVIOUS = "checkpoint.nispa", "checkpoint.previous.nispa"
 WITH_PARENT = "--end-with-parent"
-
-
-@dataclass(frozen=True)
-class Config:
-    """All that a run depends on."""
-
-    recipe: Recipe
-    seed: int = 0
-    engine: str = "auto"
-    threads: int | None = None
-    data: str | None = None
-
-    def to_json(self) -> str:
-        plain = {"format": "nispa-run", "version": 1, "recipe": self.recipe.model_dump(), "seed": self.seed}
-        return json.dumps(
-            {**plain, "engine": self.engine, "threads": self.threads, "data": self.data}, indent=1
-        )
-
-    @property
-    def name(self) -> str:
-        return f"{Path(self.recipe.stream.name).stem}-{self.recipe.label}-seed{self.seed}"
-
-
-def prepare(folder: Path, config: Config) -> None:
-    """Claim a folder for a run; one that holds another run is refused, unless that never began."""
-    path = atomic.make_folder(folder) / CONFIG
-    if path.exists():
-        if read_config(folder).to_json() == config.to_json():
-            return
-        if any((folder / name).exists() for name in (EVENTS, CHECKPOINT, RESULTS)):
-            raise NispaError(f"{folder} holds another run (see {path}); choose another --out")
-        with _locked(folder):
-            atomic.write(path, config.to_json())
-        return
-    if set(folder.iterdir()) - set(atomic.leftovers(folder)):
-        raise NispaError(f"{folder} is not empty and holds no run; choose another --out")
-    atomic.write(path, config.to_json())
-
-
-def read_config(folder: Path) -> Config:
-    path = folder / CONFIG
-    try:
-        plain = json.loads(path.read_text())
-        recipe = validate(plain["recipe"], str(path))
-        return Config(recipe, plain["seed"], plain["engine"], plain["threads"], plain["data"])
-    except (FileNotFoundError, NotADirectoryError):
-        raise NispaError(f"{folder} holds no run (no {CONFIG}); start one with nispa run") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise NispaError(f"{path} is not readable ({error})") from None
-
-
-def is_complete(folder: Path) -> bool:
-    return (folder / RESULTS).exists()
 
 
 def build(config: Config) -> tuple[Stream, Learner]:
@@ -132,7 +85,7 @@ def build_learner(config: Config, stream: Stream) -> Learner:
 
 def run(folder: Path, report: Report = silent) -> dict[str, Any]:
     """Start, resume, or (if it is complete) just read the run of a folder; returns its results."""
-    with _locked(folder):
+    with locked(folder):
         if is_complete(folder):
             return read_results(folder)
         try:
@@ -143,18 +96,6 @@ def run(folder: Path, report: Report = silent) -> dict[str, Any]:
             raise NispaError(
                 f"cannot write in {folder}: {error.strerror or error}; free some space"
             ) from None
-
-
-def read_results(folder: Path) -> dict[str, Any]:
-    path = folder / RESULTS
-    try:
-        found: dict[str, Any] = json.loads(path.read_text())
-        found["accuracy"][0][0]
-    except FileNotFoundError:
-        raise NispaError(f"{folder} holds no {RESULTS}; finish the run with nispa resume {folder}") from None
-    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        raise NispaError(f"{path} is not readable ({error}); delete it and resume the run") from None
-    return found
 
 
 class _Run:
@@ -172,7 +113,7 @@ class _Run:
         self.begun = 0
         self.before, self.started = 0.0, time.monotonic()
         length, wiring_length = self._restore()
-        self.events = _open_log(folder / EVENTS, length)
+        self.events = open_log(folder / EVENTS, length)
         self.rewiring = rewiring_learner(self.learner)
         self.wiring = WiringLog(folder, wiring_length) if self.rewiring is not None else None
 
@@ -316,69 +257,6 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
     }
-
-
-def _open_log(path: Path, length: int) -> IO[bytes]:
-    """The event log, cut to the length that belongs to the checkpoint; a log that lost lines goes on."""
-    try:
-        log = path.open("r+b" if path.exists() else "w+b")
-        log.truncate(min(length, path.stat().st_size))
-        log.seek(0, os.SEEK_END)
-    except OSError as error:
-        raise NispaError(f"cannot write {path}: {error.strerror or error}; free some space") from None
-    return log
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """One process a run folder; the lock goes with the process, however it ends."""
-    read_config(folder)
-    try:
-        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise NispaError(f"cannot write in {folder}: {error.strerror or error}") from None
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise NispaError(f"{folder} is being worked on by another process; wait for it") from None
-        yield
-    finally:
-        os.close(handle)
-
-
-def read_events(folder: Path) -> list[Event]:
-    """All whole lines of a run's event log."""
-    return Log(folder).more()
-
-
-class Log:
-    """A run's event log, read on while the run writes it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path, self.position = folder / EVENTS, 0
-
-    def more(self) -> list[Event]:
-        """The whole lines written since the last call; from the start if a resumed run cut the log."""
-        try:
-            with self.path.open("rb") as log:
-                if os.fstat(log.fileno()).st_size < self.position:
-                    self.position = 0
-                log.seek(self.position)
-                text = log.read()
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise NispaError(f"cannot read {self.path}: {error.strerror or error}") from None
-        whole = text[: text.rfind(b"\n") + 1]
-        self.position += len(whole)
-        events: list[Event] = []
-        for line in whole.splitlines():
-            with contextlib.suppress(ValueError):
-                found = json.loads(line)
-                if isinstance(found, dict) and isinstance(found.get("event"), str):
-                    events.append(found)
-        return events
 
 
 def main(argument: str, *options: str) -> None:

@@ -30,9 +30,10 @@ from typing import TYPE_CHECKING, Any
 
 from nispa import atomic
 from nispa.errors import NispaError
+from nispa.experiment.folder import Config
 from nispa.experiment.many import spawn
 from nispa.experiment.recipe import Recipe, apply, validate
-from nispa.experiment.run import WITH_PARENT, Config, build_learner, build_stream, end_with_parent
+from nispa.experiment.run import WITH_PARENT, build_learner, build_stream, end_with_parent
 from nispa.experiment.spaces import space
 from nispa.experiment.toml import as_toml
 

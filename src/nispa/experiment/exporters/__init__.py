@@ -15,7 +15,7 @@ from typing import Any
 
 from nispa.errors import NispaError
 from nispa.experiment.collect import Found, flatten
-from nispa.experiment.run import read_events
+from nispa.experiment.events import read_events
 
 TARGETS = ("tensorboard", "mlflow", "wandb")
 

@@ -10,10 +10,10 @@ from collections.abc import Hashable, Sequence
 from pathlib import Path
 
 from nispa.experiment import published
+from nispa.experiment.folder import Config
 from nispa.experiment.paper.baselines import chosen
 from nispa.experiment.paper.grid import Asked, Experiment, Found, Grid, streams
 from nispa.experiment.paper.show import NAMES, number, remark, table
-from nispa.experiment.run import Config
 
 STREAMS = ("mnist", "ef-mnist", "cifar10")
 BUFFERS = (10, 50, 100)

@@ -21,8 +21,8 @@ from typing import Any, Literal
 from nispa import atomic
 from nispa.errors import NispaError
 from nispa.experiment import recipe
+from nispa.experiment.folder import Config, is_complete, prepare, read_results
 from nispa.experiment.many import PLAN
-from nispa.experiment.run import Config, is_complete, prepare, read_results
 
 Results = dict[str, Any]
 SEEDS = (0, 19, 42, 2022, 31415)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from nispa.experiment import published, recipe
+from nispa.experiment.events import read_events
 from nispa.experiment.paper.grid import Asked, Experiment, Found, Grid, streams
 from nispa.experiment.paper.show import COLOURS, NAMES, errors, number, panels, remark, save, table
-from nispa.experiment.run import read_events
 from nispa.experiment.statistics import spread
 from nispa.network import Network, Shape
 
