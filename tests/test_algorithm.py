@@ -67,6 +67,13 @@ def test_a_loss_of_exactly_a_f_is_no_stop_whatever_the_rounding(steps: int) -> N
         assert learner.tasks[0].phases == 3, n
 
 
+@pytest.mark.parametrize(("keep", "phases"), [("best", 4), ("last", 3)])
+def test_a_phase_ends_with_the_epoch_that_is_asked_for(keep: str, phases: int) -> None:
+    """Two epochs a phase. Kept is the better one (.9, .9, .9, .1) or the second (.5, .9, .5)."""
+    _, record = follow([0.9, 0.5, 0.5, 0.9, 0.9, 0.5, 0.1], phase_epochs=2, keep_epoch=keep)
+    assert record.phases == phases
+
+
 @pytest.mark.parametrize("min_phases", [2, 3, 5])
 def test_no_test_before_min_phases(min_phases: int) -> None:
     _, record = follow([0.9, 0.1], min_phases=min_phases)

@@ -60,7 +60,7 @@ def test_logits_activations_and_their_sums(kind: str) -> None:
     for total, maps in zip(sums, hidden, strict=True):
         assert total.dtype == np.float64
         expected = maps.detach().double().transpose(0, 1).flatten(1).sum(1)
-        np.testing.assert_allclose(total, expected.numpy(), rtol=1e-6)
+        np.testing.assert_allclose(total, expected.numpy(), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["mlp", "cnn"])
@@ -145,6 +145,25 @@ def test_biases_start_at_zero_but_for_the_authors_mlp() -> None:
     biases = mlp(50, [4000], classes=4, density=0.5, init="authors").snapshot()[0][2]
     assert -bound <= biases.min() < -0.9 * bound
     assert 0.9 * bound < biases.max() <= bound
+
+
+def test_re_initialisation_draws_as_at_the_start_but_for_the_authors() -> None:
+    """Theirs is by fan-out in both networks, with biases 0 (docs/fidelity.md, row 12)."""
+    rng = np.random.default_rng(0)
+    for init in INITS:
+        for net in (mlp(50, [40], classes=4, init=init), cnn((3, 8, 8), (20, 30), classes=4, init=init)):
+            for i in range(len(net.sparse_layers)):
+                assert not net.initial_biases(i, 9, rng, again=True).any()
+                if init != "authors":
+                    assert net.fan(i, again=True) == net.fan(i)
+    conv = cnn((3, 8, 8), (20, 30), (50,), classes=4, init="authors", pool_after=())
+    assert [conv.fan(i) for i in range(4)] == [3 * 9, 20 * 9, 30 * 64, 50]
+    assert [conv.fan(i, again=True) for i in range(4)] == [20 * 9, 30 * 9, 50, 4]
+
+
+def test_a_live_fan_counts_a_dense_first_convolution_whole() -> None:
+    net = cnn((3, 8, 8), (20, 30), (50,), classes=4, density=0.1, init="live_fan_in", pool_after=())
+    assert [net.fan(i) for i in range(4)] == pytest.approx([3 * 9, 20 * 9 / 10, 30 * 64 / 10, 50 / 10])
 
 
 def test_new_weights_look_like_those_that_stay() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from nispa.data.streams import build
 from nispa.errors import NispaError
 from nispa.experiment import recipe
 
@@ -70,6 +71,20 @@ def test_recipes_are_the_rows_of_the_papers_table(name: str) -> None:
     h = found.hyperparameters
     row = (h["lr"], h["batch_size"], h["phase_epochs"], h["accuracy_loss"], h["tau_period"])
     assert (*row, found.network.density) == TABLE[name]
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_papers_recipes_take_pixels_as_they_are(name: str) -> None:
+    """No augmentation, no normalisation, a tenth validates (docs/fidelity.md, rows 16 and 17)."""
+    stream = recipe.find(name, None).stream
+    assert set(stream.options) <= {"tasks", "fraction"}
+
+
+def test_small_data_are_given_an_a_f_of_two_samples_at_least() -> None:
+    """docs/fidelity.md, row 24."""
+    found = recipe.find("digits", None)
+    fewest = min(len(task.validation) for task in build(found.stream.name, **found.stream.options))
+    assert found.hyperparameters["accuracy_loss"] >= 2 * 100 / fewest
 
 
 @pytest.mark.parametrize("method", BASELINES)

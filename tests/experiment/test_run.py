@@ -91,6 +91,28 @@ def test_results_have_every_field(finished: Path) -> None:
         assert {"name", "classes", "phases", "epochs", "final_tau", "stable_units", "seconds"} <= set(task)
 
 
+def test_logits_that_change_are_told(tmp_path: Path) -> None:
+    """A method that forgets: `verified bit for bit` is measured, not said."""
+    prepare(tmp_path / "forgets", config(0, "finetune"))
+    results = run(tmp_path / "forgets")
+    assert results["logits_unchanged"] == [False] * 4 + [True]
+
+
+def test_a_checkpoint_is_written_after_every_phase(tmp_path: Path) -> None:
+    """An event of phase p comes before its checkpoint: the file is that of the phase before."""
+    folder, places = tmp_path / "watched", list[tuple[int, int]]()
+    prepare(folder, config())
+
+    def look(event: dict[str, Any]) -> None:
+        if event["event"] == "phase" and event["phase"] > 1:
+            progress = read(folder / "checkpoint.nispa")[0].data["progress"]
+            assert (progress["task"], progress["phase"]) == (event["task"], event["phase"])
+            places.append((event["task"], event["phase"]))
+
+    run(folder, look)
+    assert len(places) >= 5
+
+
 MOMENTS = ("fsync", "replace", "open")
 """Calls of ``os`` around which a worker is killed: they are the steps of writing a file."""
 

@@ -7,12 +7,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from nispa.algorithm import Progress
+from nispa.algorithm import NISPA, Progress
 from nispa.data import streams
 from nispa.data.task import Stream
 from nispa.draws import BATCHES, generator
 from nispa.files import load, save
-from nispa.learner import silent
+from nispa.learner import Event, silent
+from nispa.memory import Memory
 from nispa.methods.replay import NISPAReplay
 from nispa.network import mlp
 
@@ -123,6 +124,45 @@ def _weights(now: Progress | None) -> list[bytes]:
     assert now is not None
     assert now.previous is not None
     return [weights.tobytes() for _, weights, _ in now.previous]
+
+
+def scripted(monkeypatch: pytest.MonkeyPatch, accuracies: list[float]) -> None:
+    """Validation says these, one after the other, and then the last of them."""
+    left = list(accuracies)
+    monkeypatch.setattr(NISPA, "_validate", lambda self, task: left.pop(0) if len(left) > 1 else left[0])
+
+
+def test_a_phase_ends_with_its_last_epoch_however_good_the_others_were(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted(monkeypatch, [0.9, 0.5] * 20)
+    events = list[Event]()
+    learner(stream, phase_epochs=2).learn(stream[0], report=events.append)
+    phases = [event["validation_accuracy"] for event in events if event["event"] == "phase"]
+    assert set(phases) == {0.5}
+
+
+@pytest.mark.parametrize("min_phases", [3, 5])
+def test_accuracy_has_no_say_before_min_phases(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch, min_phases: int
+) -> None:
+    scripted(monkeypatch, [0.9, 0.1])
+    record = learner(stream, min_phases=min_phases, tau_period=20).learn(stream[0])
+    assert record.phases == min_phases + 1
+
+
+def test_the_memorys_batch_is_as_large_as_the_tasks(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    method, drawn, draw = learner(stream, batch_size=48), list[int](), Memory.draw
+    method.learn(stream[0])
+
+    def watched(memory: Memory, size: int, rng: np.random.Generator) -> torch.Tensor:
+        drawn.append(size)
+        return draw(memory, size, rng)
+
+    monkeypatch.setattr(Memory, "draw", watched)
+    record = method.learn(stream[1])
+    assert set(drawn) == {48, len(stream[1].train) % 48}
+    assert sum(drawn) == record.samples
 
 
 def test_resumed_in_the_middle_of_a_task_it_ends_in_the_same_bits(stream: Stream, tmp_path: Path) -> None:
