@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nispa.experiment.run import read_results
+from nispa.experiment.folder import read_results
 from nispa.experiment.wiring_log import read_wiring
 
 COLOURS = ("#2584c8", "#e69f00", "#009e73", "#d170a5", "#8b7fe3")
