@@ -157,6 +157,7 @@ def test_re_initialisation_draws_as_at_the_start_but_for_the_authors() -> None:
                 if init != "authors":
                     assert net.fan(i, again=True) == net.fan(i)
     conv = cnn((3, 8, 8), (20, 30), (50,), classes=4, init="authors", pool_after=())
+    assert not any(biases.any() for _, _, biases in conv.snapshot())
     assert [conv.fan(i) for i in range(4)] == [3 * 9, 20 * 9, 30 * 64, 50]
     assert [conv.fan(i, again=True) for i in range(4)] == [20 * 9, 30 * 9, 50, 4]
 

@@ -59,6 +59,15 @@ def test_code_in_a_pickle_is_refused_and_never_run(protocol, tmp_path, monkeypat
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("payload", "what"),
+    [(b"\x80\x02})\x81.", "the opcode NEWOBJ"), (b"\x80\x02}}b.", "a BUILD of something else than an array")],
+)
+def test_opcodes_that_make_objects_are_refused_by_name(payload, what):
+    with pytest.raises(NispaError, match=f"bad: a pickle with {what} in it"):
+        walk_pickle(payload, "bad")
+
+
 @pytest.mark.parametrize("value", [1.5, {1, 2}, np.float32(1), print, b"x".__class__, 1 << 3000])
 def test_other_objects_are_refused(value):
     with pytest.raises(NispaError):

@@ -43,6 +43,22 @@ def test_ef_mnist(root):
     assert all(t.test is not None and len(t.test) for t in stream)
 
 
+def labelled(part):
+    """The label of every image, by its bytes."""
+    return {image.tobytes(): int(label) for image, label in zip(part.images, part.labels, strict=True)}
+
+
+def test_every_image_of_ef_mnist_keeps_its_label(root):
+    stream = build("ef-mnist", data=root)
+    for source, first, tasks in (("emnist", 0, stream.tasks[:4]), ("fashion-mnist", 47, stream.tasks[4:])):
+        whole = streams.catalog.load(source, root)
+        train, test = labelled(whole.train), labelled(whole.test)
+        for task in tasks:
+            for part, known in ((task.train, train), (task.validation, train), (task.test, test)):
+                for image, label in zip(part.inputs.numpy(), part.labels.tolist(), strict=True):
+                    assert known[image.tobytes()] == label - first
+
+
 def test_split_streams(root):
     pairs = [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9)]
     assert classes(build("mnist", data=root)) == pairs
@@ -76,6 +92,7 @@ def test_permuted_mnist(root):
     moved = torch.from_numpy(pixel_permutation(784, 0.5, 0, 1))
     assert torch.equal(second, first[:, moved])
     assert torch.equal(stream[1].test.labels, stream[0].test.labels + 10)
+    assert stream[0].test.labels.tolist() == streams.catalog.load("mnist", root).test.labels.tolist()
 
 
 def test_the_first_task_is_mnist_itself(root):

@@ -18,7 +18,7 @@ from nispa.errors import NispaError
 from nispa.experiment import recipe
 from nispa.experiment.events import read_events
 from nispa.experiment.folder import Config, is_complete, prepare
-from nispa.experiment.many import plan, planned, run_all
+from nispa.experiment.many import Status, plan, planned, run_all
 from nispa.experiment.run import run
 from nispa.files import read
 
@@ -263,6 +263,28 @@ def test_several_runs_side_by_side(finished: Path, tmp_path: Path) -> None:
     assert len(planned(root)) == 3
     # The same seed gives the same result whatever ran beside it.
     assert stable_part(ended[0].folder)["accuracy"] == stable_part(finished)["accuracy"]
+
+
+@pytest.mark.parametrize(("jobs", "threads", "each"), [(2, 6, 3), (3, 4, 1), (9, 6, 2)])
+def test_runs_side_by_side_share_the_threads(
+    jobs: int, threads: int, each: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never more runs than jobs at a time, nor more threads than there are (or one for each run)."""
+    plan(tmp_path / "many", [config(seed) for seed in range(3)])
+    given, running, start = list[str](), list[int](), subprocess.Popen
+
+    def sleeper(command: list[str], *, env: dict[str, str], **options: Any) -> subprocess.Popen[bytes]:
+        given.append(env["OMP_NUM_THREADS"])
+        return start(["sleep", "0.1"], **options)
+
+    def watch(runs: list[Status]) -> None:
+        running.append(sum(status.state == "running" for status in runs))
+
+    monkeypatch.setattr(subprocess, "Popen", sleeper)
+    ended = run_all(tmp_path / "many", jobs, threads, watch, pause=0.02)
+    assert [status.state for status in ended] == ["complete"] * 3
+    assert given == [str(each)] * 3
+    assert max(running) == min(jobs, 3)
 
 
 def test_stopped_runs_side_by_side_go_on(tmp_path: Path) -> None:
