@@ -267,7 +267,10 @@ void unpool(const float* pooled, Plane in, const uint8_t* winner, float* output,
 
 // Sources are taken in chunks that stay in the nearest caches together with their blocks; the accumulators of a row wait
 // in memory meanwhile. `segments` says where a row's connections enter each chunk.
-INLINE int chunks_at_once(int blocks) { return 65536 / (blocks * kLanes * 4 * kChunk) + (blocks > 16); }
+INLINE int chunks_at_once(int blocks) {
+  const int bytes = blocks > 4 ? 65536 : 131072;  // few blocks: a visit to a row is short, so that fewer are better
+  return bytes / (blocks * kLanes * 4 * kChunk);
+}
 
 // R rows side by side: their chains of multiply-adds overlap.
 template <int B, int R>
