@@ -87,6 +87,10 @@ def test_results_have_every_field(finished: Path) -> None:
     assert results["logits_unchanged"] == [True] * 5
     assert results["density"]["before"][0] == pytest.approx(0.4)
     assert results["parameters"]["live"] < results["parameters"]["dense"]
+    assert results["samples_trained"] == sum(task["samples"] for task in results["tasks"]) > 1000
+    assert results["train_seconds"] == pytest.approx(sum(task["seconds"] for task in results["tasks"]))
+    assert 0 < results["train_seconds"] <= results["seconds"]
+    assert results["peak_rss_bytes"] > 50 << 20
     for task in results["tasks"]:
         assert {"name", "classes", "phases", "epochs", "final_tau", "stable_units", "seconds"} <= set(task)
 
