@@ -49,6 +49,16 @@ def test_live_connections_of_the_papers_networks() -> None:
     assert CIFAR10.cost()["parameters"]["live"] == 9 * (192 + 410 + 819 + 1_638) + 838_861 + 1_024 + 1_418
 
 
+def test_operations_of_a_forward_pass_are_counted_at_every_position() -> None:
+    """A multiplication and an addition for every live weight: at 32x32 positions, 16x16 once pooled."""
+    kernels = 9 * (1024 * (192 + 410) + 256 * (819 + 1_638))
+    dense = 9 * (1024 * (64 * 3 + 64 * 64) + 256 * (128 * 64 + 128 * 128)) + 8192 * 1024 + 1024 * 10
+    assert CIFAR10.cost()["flops"] == {
+        "forward_live": 2 * (kernels + 838_861 + 1_024),
+        "forward_dense": 2 * dense,
+    }
+
+
 def test_a_pruned_first_convolution_would_be_full_of_dead_units() -> None:
     """(1 - 0.1)^3 = .729 of its units would have no input; dense, none has."""
     rng = np.random.default_rng(0)
