@@ -191,7 +191,7 @@ class _Chain(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        # Zeros: the rows of idle units are not computed, their gradient is 0.
+        # Zeros: linear layers add to them, and the rows of idle units are not computed.
         gradients = [torch.zeros_like(p) for p in ctx.saved_tensors]
         _native.set_threads(torch.get_num_threads())
         ctx.plan.backward(ctx.tape, gradient.contiguous(), gradients[0::2], gradients[1::2])

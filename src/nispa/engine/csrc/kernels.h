@@ -13,7 +13,7 @@ struct Connections {      // rows of live connections into one layer, or their t
   const int32_t* column;  // [live]: source unit of a convolution, source column of a linear layer; ascending
   const int32_t* place;   // [live]: where the weight lies in `weights`; null: where the connection lies
   const float* weights;   // [live][kernel * kernel]
-  const int32_t* segments;  // linear: [columns / kChunk, rounded up, + 1][rows]: where a row enters each chunk
+  const int32_t* segments;  // linear forward: [columns / kChunk, rounded up, + 1][rows]: where a row enters each chunk
   int rows;
 };
 constexpr int kChunk = 32;  // columns
@@ -68,26 +68,25 @@ struct LinearForward {       // some rows, some blocks
   long input_stride;
   float* output;             // [blocks][units][16]
   long output_stride;
-  const float* gate;         // as above, laid out as the output
-  long gate_stride;
   int blocks;                // at most kGroup
   bool relu;
 };
-constexpr int kGroup = 8;        // blocks that linear_forward holds in registers
-constexpr int kWeightGroup = 16; // the same of linear_weight_gradient
+constexpr int kGroup = 8;      // blocks that a linear layer holds in registers
+constexpr int kWideGroup = 16;
 
-struct LinearWeightGradient {  // some rows, some blocks; adds to the gradients
-  Connections connections;
-  const int32_t* units;
+struct LinearBackward {      // some source columns, some blocks
+  Connections connections;   // the transpose: from source columns to target units
+  const int32_t* columns;    // per row of `connections`
   int begin, end;
-  int columns;
-  const float* input;
+  bool needed;               // is the sources' gradient wanted, beside the weights'?
+  const float* input;        // [blocks][columns][16]
+  float* input_gradient;     // laid out likewise; 0 where the input is 0, which is ReLU's gate
   long input_stride;
-  const float* gradient;       // [blocks][units][16]
+  const float* gradient;     // [blocks][units][16]
   long gradient_stride;
-  int blocks;                  // at most kWeightGroup
-  float* weights;              // [live from starts[begin]]
-  float* biases;               // [end - begin]
+  int blocks;                // at most kGroup, or kWideGroup where the sources' gradient is not needed
+  float* weights;            // added to: the gradients of weights from place `first` on
+  int first;
 };
 
 struct Gather {                // one block of samples, as they lie in memory, into lanes
@@ -131,7 +130,8 @@ struct Kernels {
   void (*conv_forward)(const ConvForward&);
   void (*conv_weight_gradient)(const ConvWeightGradient&);
   void (*linear_forward)(const LinearForward&);
-  void (*linear_weight_gradient)(const LinearWeightGradient&);
+  void (*linear_backward)(const LinearBackward&);
+  float (*sum)(const float* unit, long stride, int blocks);  // of one unit over blocks
   void (*gather)(const Gather&);
   void (*unpool)(const float* pooled, Plane in, const uint8_t* winner, float* output, Plane out);
   double (*total)(const float* map, Plane plane, int lanes);  // over the first lanes of one unit's map

@@ -283,7 +283,7 @@ INLINE void linear_rows(const LinearForward& a, int row, const int32_t* from, co
     Vec acc[R][B];
     auto add = [&](int r, int k) __attribute__((always_inline)) {
       const float* p = in + long(n.column[k]) * kLanes;
-      const Vec w = all(n.weights[n.place ? n.place[k] : k]);
+      const Vec w = all(n.weights[k]);
 #pragma GCC unroll 8
       for (int b = 0; b < B; b++) acc[r][b] += w * load(p + b * a.input_stride);
     };
@@ -300,7 +300,6 @@ INLINE void linear_rows(const LinearForward& a, int row, const int32_t* from, co
       const long place = long(a.units[row + r]) * kLanes + part * LANES;
       for (int b = 0; b < B; b++) {
         if (last && a.relu) acc[r][b] = positive(acc[r][b]);
-        if (last && a.gate) acc[r][b] = load(a.gate + place + b * a.gate_stride) > 0 ? acc[r][b] : Vec{};
         store(a.output + place + b * a.output_stride, acc[r][b]);
       }
     }
@@ -345,24 +344,14 @@ INLINE Vec add_lanes_of(Vec (&v)[LANES]) {
   return v[0];
 }
 
-// The unit's gradient stays in registers; each live source costs one pass over its blocks in the nearest cache. Sums
-// over lanes are taken for LANES connections at once, across the ends of rows.
-template <int B>
-void linear_weight_gradient_of(const LinearWeightGradient& a) {
+// A source's activations and the sum of its gradient stay in registers; each vector of a target's gradient that is
+// loaded serves both the source and the weight. Sums over lanes are taken for LANES connections at once.
+template <int B, bool NEEDED>
+void linear_backward_of(const LinearBackward& a) {
   const Connections& n = a.connections;
-  const int step = chunks_at_once(B), chunks = (a.columns + kChunk - 1) / kChunk, origin = n.starts[a.begin];
-  for (int row = a.begin; row < a.end; row++) {
-    const float* g = a.gradient + long(a.units[row]) * kLanes;
-    alignas(64) float lanes[kLanes];
-    for (int part = 0; part < kParts; part++) {
-      Vec total = {};
-      for (int b = 0; b < B; b++) total += load(g + b * a.gradient_stride + part * LANES);
-      store(lanes + part * LANES, total);
-    }
-    a.biases[row - a.begin] += add_lanes(lanes);
-  }
   Vec waiting[LANES];
   float* target[LANES];
+  float nobody = 0;  // the weights of frozen units have no gradient
   int count = 0;
   auto flush = [&] {
     for (int i = count; i < LANES; i++) waiting[i] = Vec{};
@@ -370,51 +359,71 @@ void linear_weight_gradient_of(const LinearWeightGradient& a) {
     for (int i = 0; i < count; i++) *target[i] += sums[i];
     count = 0;
   };
-  for (int chunk = 0; chunk < chunks; chunk += step) {
-    const int32_t* from = n.segments + long(chunk) * n.rows;
-    const int32_t* to = n.segments + long(chunk + step >= chunks ? chunks : chunk + step) * n.rows;
-    for (int row = a.begin; row < a.end; row++) {
-      const float* gradient = a.gradient + long(a.units[row]) * kLanes;
-      Vec g[B * kParts];
-      for (int i = 0; i < B * kParts; i++)
-        g[i] = load(gradient + i / kParts * a.gradient_stride + i % kParts * LANES);
-      for (int k = from[row]; k < to[row]; k++) {
-        const float* p = a.input + long(n.column[k]) * kLanes;
-        Vec one = g[0] * load(p), two = {};
-#pragma GCC unroll 64
-        for (int i = 1; i < B * kParts; i++) {
-          const Vec v = load(p + i / kParts * a.input_stride + i % kParts * LANES);
-          if (i % 2) two += g[i] * v;
-          else one += g[i] * v;
+  for (int row = a.begin; row < a.end; row++)
+    for (int part = 0; part < kParts; part++) {
+      const long place = long(a.columns[row]) * kLanes + part * LANES;
+      Vec x[B], sum[B];
+      for (int b = 0; b < B; b++) x[b] = load(a.input + place + b * a.input_stride), sum[b] = Vec{};
+      for (int k = n.starts[row]; k < n.starts[row + 1]; k++) {
+        const float* g = a.gradient + long(n.column[k]) * kLanes + part * LANES;
+        const int at = n.place[k];
+        const Vec w = NEEDED ? all(n.weights[at]) : Vec{};
+        Vec one = {}, two = {};
+#pragma GCC unroll 16
+        for (int b = 0; b < B; b++) {
+          const Vec v = load(g + b * a.gradient_stride);
+          if (NEEDED) sum[b] += w * v;
+          if (b % 2) two += x[b] * v;
+          else one += x[b] * v;
         }
         waiting[count] = one + two;
-        target[count++] = a.weights + (k - origin);
+        target[count] = at < a.first ? &nobody : a.weights + (at - a.first);
+        count++;
         if (count == LANES) flush();
       }
+      if (NEEDED)
+        for (int b = 0; b < B; b++) store(a.input_gradient + place + b * a.input_stride, x[b] > 0 ? sum[b] : Vec{});
     }
-  }
   flush();
 }
 
-void linear_weight_gradient(const LinearWeightGradient& a) {
-  switch (a.blocks) {
-    case 1: return linear_weight_gradient_of<1>(a);
-    case 2: return linear_weight_gradient_of<2>(a);
-    case 3: return linear_weight_gradient_of<3>(a);
-    case 4: return linear_weight_gradient_of<4>(a);
-    case 5: return linear_weight_gradient_of<5>(a);
-    case 6: return linear_weight_gradient_of<6>(a);
-    case 7: return linear_weight_gradient_of<7>(a);
-    case 8: return linear_weight_gradient_of<8>(a);
-    case 9: return linear_weight_gradient_of<9>(a);
-    case 10: return linear_weight_gradient_of<10>(a);
-    case 11: return linear_weight_gradient_of<11>(a);
-    case 12: return linear_weight_gradient_of<12>(a);
-    case 13: return linear_weight_gradient_of<13>(a);
-    case 14: return linear_weight_gradient_of<14>(a);
-    case 15: return linear_weight_gradient_of<15>(a);
-    case 16: return linear_weight_gradient_of<16>(a);
+void linear_backward(const LinearBackward& a) {
+  switch (a.needed ? a.blocks : 16 + a.blocks) {
+    case 1: return linear_backward_of<1, true>(a);
+    case 2: return linear_backward_of<2, true>(a);
+    case 3: return linear_backward_of<3, true>(a);
+    case 4: return linear_backward_of<4, true>(a);
+    case 5: return linear_backward_of<5, true>(a);
+    case 6: return linear_backward_of<6, true>(a);
+    case 7: return linear_backward_of<7, true>(a);
+    case 8: return linear_backward_of<8, true>(a);
+    case 17: return linear_backward_of<1, false>(a);
+    case 18: return linear_backward_of<2, false>(a);
+    case 19: return linear_backward_of<3, false>(a);
+    case 20: return linear_backward_of<4, false>(a);
+    case 21: return linear_backward_of<5, false>(a);
+    case 22: return linear_backward_of<6, false>(a);
+    case 23: return linear_backward_of<7, false>(a);
+    case 24: return linear_backward_of<8, false>(a);
+    case 25: return linear_backward_of<9, false>(a);
+    case 26: return linear_backward_of<10, false>(a);
+    case 27: return linear_backward_of<11, false>(a);
+    case 28: return linear_backward_of<12, false>(a);
+    case 29: return linear_backward_of<13, false>(a);
+    case 30: return linear_backward_of<14, false>(a);
+    case 31: return linear_backward_of<15, false>(a);
+    case 32: return linear_backward_of<16, false>(a);
   }
+}
+
+float sum(const float* unit, long stride, int blocks) {
+  alignas(64) float lanes[kLanes];
+  for (int part = 0; part < kParts; part++) {
+    Vec total = {};
+    for (int b = 0; b < blocks; b++) total += load(unit + b * stride + part * LANES);
+    store(lanes + part * LANES, total);
+  }
+  return add_lanes(lanes);
 }
 
 void reduce(const float* lanes, float* sums, long count) {
@@ -622,7 +631,7 @@ void sgd(float* __restrict value, const float* __restrict gradient, float* __res
 
 const Kernels& NISPA_NAME(NISPA_ISA)() {
   static const Kernels table = {NISPA_TEXT(NISPA_ISA), conv_forward, conv_weight_gradient, linear_forward,
-                                linear_weight_gradient, gather, unpool, total, reduce, small_conv, small_linear,
+                                linear_backward, sum, gather, unpool, total, reduce, small_conv, small_linear,
                                 adam, sgd};
   return table;
 }

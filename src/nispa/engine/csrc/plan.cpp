@@ -148,8 +148,7 @@ Connections Plan::forward_of(int l) const {
 
 Connections Plan::backward_of(int l) const {
   const Back& b = back_[l];
-  return {b.starts.data(), b.column.data(), b.place.data(), layers_[l].weights, b.segments.data(),
-          int(b.units.size())};
+  return {b.starts.data(), b.column.data(), b.place.data(), layers_[l].weights, nullptr, int(b.units.size())};
 }
 
 // Whole blocks per thread where there are enough of them: then a thread's data stays in its own caches from the input
@@ -453,35 +452,40 @@ void Plan::prepare_backward(int slots) {
       for (int k = a.starts[r]; !any && l > 0 && k < a.starts[r + 1]; k++) any = needs_[l - 1][a.index[k] / area];
       needs[a.units[r]] = any;
     }
+    // A linear layer's weight gradients, too, are taken column by column.
     Back back;
-    if (l > 0) {
-      std::vector<int32_t> row_of(a.columns, -1);
+    std::vector<int32_t> row_of(a.columns, -1);
+    auto add_rows = [&](bool wanted) {
       for (int c = 0; c < a.columns; c++)
-        if (needs_[l - 1][c / area]) {
+        if ((l > 0 && needs_[l - 1][c / area]) == wanted) {
           row_of[c] = int(back.units.size());
           back.units.push_back(c);
         }
-      back.starts.assign(back.units.size() + 1, 0);
-      // Targets in ascending order of their unit number, whatever the rows' order: the sums do not depend on it.
-      std::vector<int32_t> row(a.targets);
-      for (int r = 0; r < a.targets; r++) row[a.units[r]] = r;
-      auto each = [&](auto&& visit) {
-        for (int u = 0; u < a.targets; u++)
-          if (needs[u])
-            for (int k = a.starts[row[u]]; k < a.starts[row[u] + 1]; k++)
-              if (row_of[a.index[k]] >= 0) visit(u, k, row_of[a.index[k]]);
-      };
-      each([&](int, int, int r) { back.starts[r + 1]++; });
-      std::partial_sum(back.starts.begin(), back.starts.end(), back.starts.begin());
-      back.column.resize(back.starts.back());
-      back.place.resize(back.starts.back());
-      std::vector<int32_t> next(back.starts.begin(), back.starts.end() - 1);
-      each([&](int u, int k, int r) {
-        back.column[next[r]] = u;
-        back.place[next[r]++] = k;
-      });
-      if (!a.conv) back.segments = segments(back.starts, back.column, a.targets);
-    }
+    };
+    add_rows(true);
+    back.needed = int(back.units.size());
+    if (!a.conv) add_rows(false);
+    back.starts.assign(back.units.size() + 1, 0);
+    // Targets in ascending order of their unit number, whatever the rows' order: the sums do not depend on it.
+    std::vector<int32_t> row(a.targets);
+    for (int r = 0; r < a.targets; r++) row[a.units[r]] = r;
+    auto each = [&](auto&& visit) {
+      for (int u = 0; u < a.targets; u++)
+        if (needs[u])
+          for (int k = a.starts[row[u]]; k < a.starts[row[u] + 1]; k++) {
+            const int r = row_of[a.index[k]];
+            if (r >= 0 && (r < back.needed || row[u] >= a.frozen)) visit(u, k, r);
+          }
+    };
+    each([&](int, int, int r) { back.starts[r + 1]++; });
+    std::partial_sum(back.starts.begin(), back.starts.end(), back.starts.begin());
+    back.column.resize(back.starts.back());
+    back.place.resize(back.starts.back());
+    std::vector<int32_t> next(back.starts.begin(), back.starts.end() - 1);
+    each([&](int u, int k, int r) {
+      back.column[next[r]] = u;
+      back.place[next[r]++] = k;
+    });
     std::vector<int32_t> needed;
     for (int u = 0; u < a.targets; u++)
       if (needs[u]) needed.push_back(u);
@@ -534,29 +538,21 @@ void Plan::backward(const Tape& tape, long count, const float* logits_gradient, 
     }
     top_blocks_ = blocks;
   }
+  parallel(blocks, [&](int b) {
+    float* top = top_[last].get() + long(b) * outputs * kLanes;
+    for (long i = long(b) * kLanes, lane = 0; lane < kLanes; i++, lane++)
+      for (int u : needed_[last]) top[u * kLanes + lane] = i < count ? logits_gradient[i * outputs + u] : 0.0f;
+  });
+  for (int l = last; l >= convs_; l--) {
+    Watch watch(backward_seconds[l], true);
+    linear_backward(l, tape, weights[l], biases[l]);
+  }
+  if (convs_ == 0) return;
   parallel(int(ranges.size()), [&](int task) {
     const Range& range = ranges[task];
-    for (int b = range.begin; b < range.end; b++) {
-      float* top = top_[last].get() + long(b) * outputs * kLanes;
-      for (long i = long(b) * kLanes, lane = 0; lane < kLanes; i++, lane++)
-        for (int u : needed_[last]) top[u * kLanes + lane] = i < count ? logits_gradient[i * outputs + u] : 0.0f;
-    }
-    for (int l = last; l >= std::max(convs_, 1); l--) {
-      Watch watch(backward_seconds[l], range.slot == 0);
-      linear_source_gradient(l, tape, range);
-    }
-    for (int b = range.begin; b < range.end && convs_; b++) conv_backward(b, tape, slots_[range.slot]);
+    for (int b = range.begin; b < range.end; b++) conv_backward(b, tape, slots_[range.slot]);
   });
-  // Sums over blocks: every weight has one owner, who adds the blocks in their order.
-  const int parts = kTasks * threads_here(), linear = layers() - convs_;
-  const auto begun = std::chrono::steady_clock::now();
-  parallel(parts * linear + convs_, [&](int task) {
-    if (task < parts * linear) {
-      const int l = convs_ + task / parts;
-      linear_weight_gradient(l, tape, task % parts, parts, weights[l], biases[l]);
-      return;
-    }
-    const int l = task - parts * linear;
+  parallel(convs_, [&](int l) {  // sums over blocks, in their order
     const LayerData& a = layers_[l];
     const long live = trainable(l) * a.kernel * a.kernel, rows = a.working - a.frozen;
     clear(weights[l], live);
@@ -567,53 +563,41 @@ void Plan::backward(const Tape& tape, long count, const float* logits_gradient, 
       for (long i = 0; i < rows; i++) biases[l][i] += sums[live + i];
     }
   });
-  backward_seconds[last] += std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
 }
 
-void Plan::linear_source_gradient(int l, const Tape& tape, const Range& range) {
-  const Back& back = back_[l];
-  if (back.units.empty()) return;
+// Threads share the source columns, and take all blocks of theirs: every sum has one owner, who adds the blocks in order.
+void Plan::linear_backward(int l, const Tape& tape, float* weights, float* biases) {
   const LayerData& layer = layers_[l];
-  const long in_stride = long(layer.columns) * kLanes, out_stride = long(layer.targets) * kLanes;
-  const auto cuts =
-      cut(back.starts.data(), 0, int(back.units.size()), threads_here() == 1 ? 1 : kTasks * threads_here());
-  parallel(int(cuts.size()) - 1, [&](int part) {
-    LinearForward a{};
-    a.connections = backward_of(l);
-    a.units = back.units.data();
-    a.begin = cuts[part], a.end = cuts[part + 1];
-    a.columns = layer.targets;
-    a.input_stride = out_stride, a.output_stride = a.gate_stride = in_stride;
-    for (int b = range.begin; b < range.end; b += kGroup) {
-      a.input = top_[l].get() + b * out_stride;
-      a.output = top_[l - 1].get() + b * in_stride;
-      a.gate = tape.maps[l - 1].get() + b * in_stride;
-      a.blocks = std::min(kGroup, range.end - b);
-      kernels().linear_forward(a);
+  const Back& back = back_[l];
+  const auto cuts = cut(back.starts.data(), 0, int(back.units.size()), kTasks * threads_here());
+  const int parts = int(cuts.size()) - 1;
+  LinearBackward all{};
+  all.connections = backward_of(l);
+  all.columns = back.units.data();
+  all.input_stride = long(layer.columns) * kLanes, all.gradient_stride = long(layer.targets) * kLanes;
+  all.weights = weights, all.first = int(row_begin(l));
+  parallel(parts + 1, [&](int task) {
+    if (task == parts) {
+      for (int r = layer.frozen; r < layer.working; r++)
+        biases[r - layer.frozen] =
+            kernels().sum(top_[l].get() + layer.units[r] * kLanes, all.gradient_stride, tape.blocks);
+      return;
+    }
+    const int middle = std::clamp(back.needed, cuts[task], cuts[task + 1]);
+    for (const bool needed : {true, false}) {
+      LinearBackward a = all;
+      a.begin = needed ? cuts[task] : middle, a.end = needed ? middle : cuts[task + 1];
+      a.needed = needed;
+      const int group = needed ? kGroup : kWideGroup;
+      for (int b = 0; b < tape.blocks && a.begin < a.end; b += group) {
+        a.input = (l ? tape.maps[l - 1].get() : tape.input.get()) + b * a.input_stride;
+        a.input_gradient = needed ? top_[l - 1].get() + b * a.input_stride : nullptr;
+        a.gradient = top_[l].get() + b * a.gradient_stride;
+        a.blocks = std::min(group, tape.blocks - b);
+        kernels().linear_backward(a);
+      }
     }
   });
-}
-
-void Plan::linear_weight_gradient(int l, const Tape& tape, int part, int parts, float* weights, float* biases) const {
-  const LayerData& layer = layers_[l];
-  const auto cuts = cut(layer.starts.data(), layer.frozen, layer.working, parts);
-  if (part + 1 >= int(cuts.size())) return;
-  LinearWeightGradient a{};
-  a.connections = forward_of(l);
-  a.units = layer.units.data();
-  a.begin = cuts[part], a.end = cuts[part + 1];
-  a.columns = layer.columns;
-  a.input_stride = long(layer.columns) * kLanes, a.gradient_stride = long(layer.targets) * kLanes;
-  a.weights = weights + (layer.starts[a.begin] - row_begin(l));
-  a.biases = biases + (a.begin - layer.frozen);
-  clear(a.weights, layer.starts[a.end] - layer.starts[a.begin]);
-  clear(a.biases, a.end - a.begin);
-  for (int b = 0; b < tape.blocks; b += kWeightGroup) {
-    a.input = (l ? tape.maps[l - 1].get() : tape.input.get()) + b * a.input_stride;
-    a.gradient = top_[l].get() + b * a.gradient_stride;
-    a.blocks = std::min(kWeightGroup, tape.blocks - b);
-    kernels().linear_weight_gradient(a);
-  }
 }
 
 void Plan::conv_backward(int b, const Tape& tape, Slot& slot) {

@@ -63,7 +63,7 @@ class Plan {
   std::unique_ptr<Tape> forward(const Source& source, bool idle, bool keep, float* logits);
   void recycle(std::unique_ptr<Tape> tape);
 
-  // Gradients of all trainable rows (the stores' tails); those of idle rows are not touched.
+  // Gradients of all trainable rows (the stores' tails), into zeros; those of idle rows are not touched.
   void backward(const Tape& tape, long count, const float* logits_gradient, const std::vector<float*>& weights,
                 const std::vector<float*>& biases);
 
@@ -77,8 +77,9 @@ class Plan {
   std::vector<double> forward_seconds, backward_seconds;
 
  private:
-  struct Back {  // the transpose of a layer's connections: rows are the source columns that want a gradient
-    std::vector<int32_t> units, starts, column, place, segments;
+  struct Back {  // the transpose of a layer's connections: rows are source columns, first those that want a gradient
+    std::vector<int32_t> units, starts, column, place;
+    int needed = 0;
   };
   struct Range {  // the blocks that one thread takes through the whole chain
     int slot, begin, end;
@@ -106,8 +107,7 @@ class Plan {
   void total(int l, const float* maps, int blocks, long samples, double* totals) const;
   void small_forward(const Source& source, long sample, bool idle, float* logits);
   void prepare_backward(int slots);
-  void linear_source_gradient(int l, const Tape& tape, const Range& range);
-  void linear_weight_gradient(int l, const Tape& tape, int part, int parts, float* weights, float* biases) const;
+  void linear_backward(int l, const Tape& tape, float* weights, float* biases);
   void conv_backward(int b, const Tape& tape, Slot& slot);
 
   std::vector<LayerData> layers_;
