@@ -569,7 +569,7 @@ void Plan::backward(const Tape& tape, long count, const float* logits_gradient, 
 void Plan::linear_backward(int l, const Tape& tape, float* weights, float* biases) {
   const LayerData& layer = layers_[l];
   const Back& back = back_[l];
-  const auto cuts = cut(back.starts.data(), 0, int(back.units.size()), kTasks * threads_here());
+  const auto cuts = cut(back.starts.data(), 0, int(back.units.size()), threads_here());
   const int parts = int(cuts.size()) - 1;
   LinearBackward all{};
   all.connections = backward_of(l);
